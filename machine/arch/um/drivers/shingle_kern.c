@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The simulated drive's driver, kernel half: /dev/shd0.
+ *
+ * The drive itself is a library that does no I/O, reads no clock and never
+ * sleeps (shingle_drive_abi.h). This driver gives it requests and the time,
+ * and asks it what has happened:
+ *
+ *	queue_rq ---> put(data of a write)... submit(now)
+ *	                                         |
+ *	hrtimer <--- armed for next_event() <----+
+ *	   |
+ *	   +-------> advance(now) ---> completions; get(data of a read)
+ *
+ * "now" is CLOCK_MONOTONIC, the virtual clock. Completions therefore arrive at
+ * the drive's time, to within the clock's resolution (256 ns) and the clock
+ * event device's minimum (1 us), never early.
+ *
+ * Locking: one spinlock around every call into the model. All of it is the
+ * simulation's own work, takes no virtual time, and stands for hardware. With
+ * interrupts off the clock does not move when it is read, so times handed to
+ * the model never run backwards.
+ *
+ * Files of the host (drive, trace, saved state) are the other half's business,
+ * see shingle_user.c.
+ */
+
+#define pr_fmt(fmt) "shingle: " fmt
+
+#include <linux/blk-mq.h>
+#include <linux/blkdev.h>
+#include <linux/device.h>
+#include <linux/hrtimer.h>
+#include <linux/ktime.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/panic_notifier.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <init.h>
+#include <os.h>
+#include "shingle.h"
+#include "shingle_drive_abi.h"
+
+#define MAX_TAGS		256
+#define MAX_EXTENTS		1024
+#define COMPLETIONS_AT_ONCE	32
+
+/* As an AHCI port offers them, so that requests have a real disk's shape. */
+#define SATA_SEGMENTS		168
+#define SATA_SEGMENT_BYTES	SZ_64K
+
+static char *drive;
+module_param(drive, charp, 0444);
+MODULE_PARM_DESC(drive, "drive file of the host; read only");
+
+static char *save;
+module_param(save, charp, 0444);
+MODULE_PARM_DESC(save, "where the drive's new state is written");
+
+static char *trace;
+module_param(trace, charp, 0444);
+MODULE_PARM_DESC(trace, "where the request trace is written");
+
+static ulong cut;
+module_param(cut, ulong, 0444);
+MODULE_PARM_DESC(cut, "power is cut after this many requests; 0: never");
+
+static ulong memory_mb = 16384;
+module_param(memory_mb, ulong, 0444);
+MODULE_PARM_DESC(memory_mb, "most host memory that the drive's contents may take");
+
+static struct shingle_dev {
+	spinlock_t		lock;
+	struct shingle_drive	*drive;		/* [lock] */
+	struct request		*request[MAX_TAGS]; /* [lock] in the drive */
+	struct hrtimer		timer;		/* [lock] next_event() */
+	u64			requests;	/* [lock] submitted so far */
+	struct shingle_geometry	geometry;	/* constant */
+	struct blk_mq_tag_set	tag_set;
+	struct gendisk		*disk;
+} shd = {
+	.lock = __SPIN_LOCK_UNLOCKED(shd.lock),
+};
+
+/* The trace: gathered here, written out when nearly full and at the end. */
+static u8 trace_buffer[SZ_256K];
+static u32 trace_fill;			/* [shd.lock] */
+
+static void __printf(2, 3) __noreturn fail(int status, const char *fmt, ...)
+{
+	static char text[512];
+	va_list args;
+	int len;
+
+	va_start(args, fmt);
+	len = scnprintf(text, sizeof(text), "shingle: ");
+	len += vscnprintf(text + len, sizeof(text) - len, fmt, args);
+	va_end(args);
+	shingle_complain(text, len);
+	shingle_exit(status);
+}
+
+static void trace_write_out(void)
+{
+	int err;
+
+	if (!trace || !trace_fill)
+		return;
+	err = shingle_trace_write(trace_buffer, trace_fill);
+	trace_fill = 0;
+	if (err) {
+		/* Also keeps shingle_at_end() from trying again. */
+		const char *name = trace;
+
+		trace = NULL;
+		fail(SHINGLE_EXIT_HOST,
+		     "writing the trace %s failed: error %d\n", name, -err);
+	}
+}
+
+static void trace_drain(void)
+{
+	u32 len;
+
+	if (!trace)
+		return;
+	do {
+		len = shingle_drive_trace_take(shd.drive,
+					       trace_buffer + trace_fill,
+					       sizeof(trace_buffer) - trace_fill);
+		trace_fill += len;
+		if (trace_fill > sizeof(trace_buffer) / 2)
+			trace_write_out();
+	} while (len);
+}
+
+static int save_drive(void)
+{
+	int err;
+
+	err = shingle_save_begin(save);
+	if (err)
+		return err;
+	err = shingle_drive_save(shd.drive, shingle_save_write, NULL);
+	return shingle_save_end(save, err);
+}
+
+static void __noreturn power_cut(u64 now_ns)
+{
+	int err;
+
+	shingle_drive_power_cut(shd.drive, now_ns);
+	trace_drain();
+	trace_write_out();
+	if (save) {
+		err = save_drive();
+		if (err)
+			fail(SHINGLE_EXIT_HOST,
+			     "saving to %s after the power cut failed: error %d\n",
+			     save, -err);
+	}
+	fail(SHINGLE_EXIT_POWER_CUT, "power cut after request %llu\n",
+	     shd.requests);
+}
+
+/* Moves data between a request and the model, segment by segment. */
+static int put_data(struct request *rq)
+{
+	struct req_iterator iter;
+	struct bio_vec bv;
+	u32 offset = 0;
+	int err;
+
+	rq_for_each_segment(bv, rq, iter) {
+		err = shingle_drive_put(shd.drive, rq->tag, offset,
+					bvec_virt(&bv), bv.bv_len);
+		if (err)
+			return err;
+		offset += bv.bv_len;
+	}
+	return 0;
+}
+
+static int get_data(struct request *rq)
+{
+	struct req_iterator iter;
+	struct bio_vec bv;
+	u64 sector = blk_rq_pos(rq);
+	int err;
+
+	rq_for_each_segment(bv, rq, iter) {
+		err = shingle_drive_get(shd.drive, sector, bvec_virt(&bv),
+					bv.bv_len);
+		if (err)
+			return err;
+		sector += bv.bv_len >> SECTOR_SHIFT;
+	}
+	return 0;
+}
+
+static blk_status_t to_status(int err)
+{
+	if (err == -ENOMEM)
+		pr_err_once("the drive's contents no longer fit into %lu MiB of host memory (%llu bytes refused); see shingle.memory_mb\n",
+			    memory_mb, shingle_reserve_refused);
+	return errno_to_blk_status(err);
+}
+
+/* The block layer keeps the status in the request until ->complete. */
+struct shingle_cmd {
+	blk_status_t status;
+};
+
+static void finish(const struct shingle_completion *done)
+{
+	struct request *rq;
+	struct shingle_cmd *cmd;
+	int err = done->status;
+
+	if (WARN_ON(done->tag >= MAX_TAGS || !shd.request[done->tag]))
+		return;
+	rq = shd.request[done->tag];
+	shd.request[done->tag] = NULL;
+	if (!err && req_op(rq) == REQ_OP_READ)
+		err = get_data(rq);
+	cmd = blk_mq_rq_to_pdu(rq);
+	cmd->status = to_status(err);
+	blk_mq_complete_request(rq);
+}
+
+/* Tells the model the time, and the block layer what is done. */
+static void catch_up(u64 now_ns)
+{
+	static struct shingle_completion done[COMPLETIONS_AT_ONCE];
+	u32 i, n;
+
+	lockdep_assert_held(&shd.lock);
+	do {
+		n = shingle_drive_advance(shd.drive, now_ns, done,
+					  ARRAY_SIZE(done));
+		for (i = 0; i < n; i++)
+			finish(&done[i]);
+	} while (n == ARRAY_SIZE(done));
+	trace_drain();
+}
+
+static void arm(void)
+{
+	u64 next_ns = shingle_drive_next_event(shd.drive);
+
+	lockdep_assert_held(&shd.lock);
+	if (next_ns < KTIME_MAX)
+		hrtimer_start(&shd.timer, ns_to_ktime(next_ns),
+			      HRTIMER_MODE_ABS_HARD);
+	else
+		hrtimer_try_to_cancel(&shd.timer);
+}
+
+static enum hrtimer_restart timer_fires(struct hrtimer *timer)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&shd.lock, flags);
+	catch_up(ktime_get_ns());
+	arm();
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return HRTIMER_NORESTART;
+}
+
+static int drive_op(struct request *rq)
+{
+	switch (req_op(rq)) {
+	case REQ_OP_READ:
+		return SHINGLE_READ;
+	case REQ_OP_WRITE:
+		return SHINGLE_WRITE;
+	case REQ_OP_FLUSH:
+		return SHINGLE_FLUSH;
+	case REQ_OP_DISCARD:
+		return SHINGLE_DISCARD;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static u32 drive_flags(struct request *rq)
+{
+	u32 flags = 0;
+
+	if (rq->cmd_flags & REQ_FUA)
+		flags |= SHINGLE_F_FUA;
+	if (rq->cmd_flags & REQ_META)
+		flags |= SHINGLE_F_META;
+	if (rq->cmd_flags & REQ_SYNC)
+		flags |= SHINGLE_F_SYNC;
+	return flags;
+}
+
+static int submit(struct request *rq, u64 now_ns)
+{
+	int op = drive_op(rq);
+	u32 sectors = op == SHINGLE_FLUSH ? 0 : blk_rq_sectors(rq);
+	u64 sector = op == SHINGLE_FLUSH ? 0 : blk_rq_pos(rq);
+	int err;
+
+	if (op < 0)
+		return op;
+	if (op == SHINGLE_WRITE) {
+		err = put_data(rq);
+		if (err)
+			return err;
+	}
+	err = shingle_drive_submit(shd.drive, now_ns, rq->tag, op,
+				   drive_flags(rq), sector, sectors);
+	if (err)
+		return err;
+	shd.request[rq->tag] = rq;
+	shd.requests++;
+	if (shd.requests == cut)
+		power_cut(now_ns);
+	return 0;
+}
+
+static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx,
+			     const struct blk_mq_queue_data *bd)
+{
+	struct request *rq = bd->rq;
+	unsigned long flags;
+	u64 now_ns;
+	int err;
+
+	blk_mq_start_request(rq);
+	spin_lock_irqsave(&shd.lock, flags);
+	now_ns = ktime_get_ns();
+	if (shingle_drive_next_event(shd.drive) <= now_ns)
+		catch_up(now_ns);
+	err = submit(rq, now_ns);
+	arm();
+	spin_unlock_irqrestore(&shd.lock, flags);
+	/* Not returned: -ENOMEM would be taken for "try again later". */
+	if (err)
+		blk_mq_end_request(rq, to_status(err));
+	return BLK_STS_OK;
+}
+
+static void complete_rq(struct request *rq)
+{
+	struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	blk_mq_end_request(rq, cmd->status);
+}
+
+static const struct blk_mq_ops shingle_mq_ops = {
+	.queue_rq = queue_rq,
+	.complete = complete_rq,
+};
+
+static const struct block_device_operations shingle_fops = {
+	.owner = THIS_MODULE,
+};
+
+/* /sys/block/shd0/shingle */
+
+static u32 report(char *buf, u32 len)
+{
+	unsigned long flags;
+	u32 n;
+
+	spin_lock_irqsave(&shd.lock, flags);
+	n = shingle_drive_report(shd.drive, ktime_get_ns(), buf, len);
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return n;
+}
+
+/* One read(2) is one consistent snapshot: a page holds it, see interfaces. */
+static ssize_t counters_show(struct device *dev, struct device_attribute *attr,
+			     char *buf)
+{
+	u32 n = report(buf, PAGE_SIZE - 1);
+
+	if (n >= PAGE_SIZE - 1)
+		return -EFBIG;
+	buf[n] = '\n';
+	return n + 1;
+}
+static DEVICE_ATTR_RO(counters);
+
+static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
+			  char *buf)
+{
+	static const char key[] = "\"clean\":";
+	const char *value;
+
+	buf[report(buf, PAGE_SIZE - 1)] = '\0';
+	value = strstr(buf, key);
+	if (!value)
+		return -EIO;
+	value = skip_spaces(value + strlen(key));
+	return sysfs_emit(buf, "%d\n", *value == '1' || *value == 't');
+}
+static DEVICE_ATTR_RO(clean);
+
+static ssize_t set_class(const char *buf, size_t count, u32 class)
+{
+	char *copy, *line, *rest;
+	u64 *extents;
+	u32 n = 0;
+	unsigned long flags;
+	int err = 0;
+
+	copy = kmemdup_nul(buf, count, GFP_KERNEL);
+	extents = kmalloc_array(MAX_EXTENTS, 2 * sizeof(u64), GFP_KERNEL);
+	if (!copy || !extents) {
+		err = -ENOMEM;
+		goto out;
+	}
+	for (rest = copy; (line = strsep(&rest, "\n"));) {
+		line = strim(line);
+		if (!*line)
+			continue;
+		if (n == MAX_EXTENTS) {
+			err = -E2BIG;
+			goto out;
+		}
+		if (sscanf(line, "%llu %llu", &extents[2 * n],
+			   &extents[2 * n + 1]) != 2) {
+			err = -EINVAL;
+			goto out;
+		}
+		n++;
+	}
+	spin_lock_irqsave(&shd.lock, flags);
+	err = shingle_drive_set_class(shd.drive, class, extents, n);
+	spin_unlock_irqrestore(&shd.lock, flags);
+out:
+	kfree(extents);
+	kfree(copy);
+	return err ?: count;
+}
+
+static ssize_t journal_extents_store(struct device *dev,
+				     struct device_attribute *attr,
+				     const char *buf, size_t count)
+{
+	return set_class(buf, count, 1);
+}
+static DEVICE_ATTR_WO(journal_extents);
+
+static ssize_t superblock_extents_store(struct device *dev,
+					struct device_attribute *attr,
+					const char *buf, size_t count)
+{
+	return set_class(buf, count, 2);
+}
+static DEVICE_ATTR_WO(superblock_extents);
+
+static ssize_t mark_store(struct device *dev, struct device_attribute *attr,
+			  const char *buf, size_t count)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&shd.lock, flags);
+	shingle_drive_mark(shd.drive, ktime_get_ns(), buf, count);
+	trace_drain();
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return count;
+}
+static DEVICE_ATTR_WO(mark);
+
+static ssize_t save_store(struct device *dev, struct device_attribute *attr,
+			  const char *buf, size_t count)
+{
+	unsigned long flags;
+	bool yes;
+	int err;
+
+	if (kstrtobool(buf, &yes) || !yes)
+		return -EINVAL;
+	if (!save) {
+		pr_err("the machine was started without shingle.save\n");
+		return -ENXIO;
+	}
+	spin_lock_irqsave(&shd.lock, flags);
+	err = save_drive();
+	spin_unlock_irqrestore(&shd.lock, flags);
+	if (err)
+		pr_err("saving to %s failed: error %d\n", save, -err);
+	return err ?: count;
+}
+static DEVICE_ATTR_WO(save);
+
+static struct attribute *shingle_attrs[] = {
+	&dev_attr_counters.attr,
+	&dev_attr_clean.attr,
+	&dev_attr_journal_extents.attr,
+	&dev_attr_superblock_extents.attr,
+	&dev_attr_mark.attr,
+	&dev_attr_save.attr,
+	NULL
+};
+
+static const struct attribute_group shingle_group = {
+	.name = "shingle",
+	.attrs = shingle_attrs,
+};
+
+static const struct attribute_group *shingle_groups[] = {
+	&shingle_group,
+	NULL
+};
+
+/* The model's own assertion failed; called by the library. */
+void shingle_host_panic(const char *text, u32 len)
+{
+	panic("the drive model stopped: %.*s", (int)len, text);
+}
+
+static int __init open_drive(void)
+{
+	static char why[256] __initdata;
+	const void *map;
+	u64 len;
+	int err;
+
+	err = shingle_reserve((u64)memory_mb << 20);
+	if (err)
+		fail(SHINGLE_EXIT_SETUP,
+		     "no room for %lu MiB of drive contents: error %d\n",
+		     memory_mb, -err);
+	err = shingle_map_drive(drive, &map, &len);
+	if (err)
+		fail(SHINGLE_EXIT_SETUP,
+		     "the drive file %s cannot be used: %s (error %d)\n", drive,
+		     err == -ENOENT ? "there is no such file" :
+		     err == -EACCES ? "permission denied" :
+		     err == -ENODATA ? "it is empty" :
+		     err == -ENOTBLK ? "it is no regular file" : "see the error",
+		     -err);
+	shd.drive = shingle_drive_open(map, len, os_random_seed, why,
+				       sizeof(why) - 1);
+	if (!shd.drive)
+		fail(SHINGLE_EXIT_SETUP, "the drive file %s is refused: %s\n",
+		     drive, why);
+	shingle_drive_geometry(shd.drive, &shd.geometry);
+	if (shd.geometry.zoned == 2)
+		fail(SHINGLE_EXIT_SETUP,
+		     "the drive file %s is of a host-managed drive, which this driver does not offer yet\n",
+		     drive);
+	if (!shd.geometry.queue_depth || shd.geometry.queue_depth > MAX_TAGS)
+		fail(SHINGLE_EXIT_SETUP, "a queue depth of %u is impossible\n",
+		     shd.geometry.queue_depth);
+	if (!trace)
+		return 0;
+	err = shingle_trace_open(trace);
+	if (err)
+		fail(SHINGLE_EXIT_SETUP,
+		     "the trace file %s cannot be made: error %d\n", trace,
+		     -err);
+	return 0;
+}
+
+static int __init add_disk_shd0(void)
+{
+	const struct shingle_geometry *g = &shd.geometry;
+	struct queue_limits lim = {
+		.logical_block_size = g->logical_block_bytes,
+		.physical_block_size = g->physical_block_bytes,
+		.max_hw_sectors = g->max_request_sectors,
+		.max_segments = SATA_SEGMENTS,
+		.max_segment_size = SATA_SEGMENT_BYTES,
+		.features = BLK_FEAT_ROTATIONAL,
+	};
+	int err;
+
+	if (g->volatile_cache)
+		lim.features |= BLK_FEAT_WRITE_CACHE;
+	if (g->volatile_cache && g->fua)
+		lim.features |= BLK_FEAT_FUA;
+	if (g->discard) {
+		lim.max_hw_discard_sectors = g->max_request_sectors;
+		lim.discard_granularity = g->physical_block_bytes;
+	}
+
+	shd.tag_set.ops = &shingle_mq_ops;
+	shd.tag_set.nr_hw_queues = 1;
+	shd.tag_set.queue_depth = g->queue_depth;
+	shd.tag_set.numa_node = NUMA_NO_NODE;
+	shd.tag_set.cmd_size = sizeof(struct shingle_cmd);
+	shd.tag_set.flags = BLK_MQ_F_SHOULD_MERGE;
+	err = blk_mq_alloc_tag_set(&shd.tag_set);
+	if (err)
+		return err;
+	shd.disk = blk_mq_alloc_disk(&shd.tag_set, &lim, NULL);
+	if (IS_ERR(shd.disk))
+		return PTR_ERR(shd.disk);
+	strscpy(shd.disk->disk_name, "shd0", DISK_NAME_LEN);
+	shd.disk->fops = &shingle_fops;
+	/* Looking for a partition table would be requests nobody asked for. */
+	shd.disk->flags |= GENHD_FL_NO_PART;
+	set_capacity(shd.disk, g->capacity_sectors);
+	return device_add_disk(NULL, shd.disk, shingle_groups);
+}
+
+static int __init shingle_init(void)
+{
+	int err;
+
+	if (!drive)
+		return 0;
+	open_drive();
+	hrtimer_init(&shd.timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	shd.timer.function = timer_fires;
+	err = add_disk_shd0();
+	if (err)
+		fail(SHINGLE_EXIT_SETUP, "adding the disk failed: error %d\n",
+		     -err);
+	return 0;
+}
+device_initcall(shingle_init);
+
+/* Power off, or a fatal signal. */
+static void shingle_at_end(void)
+{
+	if (shd.drive)
+		trace_drain();
+	trace_write_out();
+}
+__uml_exitcall(shingle_at_end);
+
+/*
+ * The message and the stack are on the console. Stock UML goes on to abort(),
+ * which leaves a core of the size of the guest; the lab wants a status.
+ */
+static int panic_ends_machine(struct notifier_block *self,
+			      unsigned long unused, void *text)
+{
+	trace_write_out();
+	shingle_exit(SHINGLE_EXIT_PANIC);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block panic_notifier = {
+	.notifier_call = panic_ends_machine,
+	.priority = INT_MAX,	/* before UML's own, which does not return */
+};
+
+static int __init register_panic_notifier(void)
+{
+	return atomic_notifier_chain_register(&panic_notifier_list,
+					      &panic_notifier);
+}
+__uml_postsetup(register_panic_notifier);
