@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Load generators for file systems. Every one is a struct of parameters with a
+//! default, run on a directory; every choice comes from its `seed`. The same
+//! seed makes the same system calls with the same arguments; on a machine with
+//! one deterministic processor also in the same order.
+//!
+//! No generator waits without a system call, reads the clock where it was not
+//! asked to, or depends on the order of a hash table.
+#![deny(unsafe_code)]
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
+mod clock;
+pub mod createfiles;
+mod error;
+mod file;
+pub mod list;
+pub mod makedirs;
+mod meter;
+mod payload;
+pub mod postmark;
+mod registry;
+pub mod remove;
+mod report;
+mod rng;
+mod team;
+#[cfg(test)]
+mod testing;
+mod tree;
+mod walk;
+
+pub use error::{LoadError, Result};
+pub use registry::{find, run, Generator, GENERATORS};
+pub use report::{Part, Report};
+
+/// A load generator: its parameters, and what it does with a directory.
+pub trait Load: Default + Serialize + DeserializeOwned + JsonSchema {
+    fn run(&self, dir: &Path) -> Result<Report>;
+}
