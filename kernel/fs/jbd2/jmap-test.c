@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the map of lazy writeback journaling.
+ */
+
+#include <kunit/test.h>
+#include <linux/random.h>
+#include "jmap.h"
+
+#define FIRST	1UL	/* jbd2 keeps its superblock in log block 0 */
+#define BLOCKS	1024UL	/* the smallest journal */
+
+static bool no_revoke(void *ctx, u64 home)
+{
+	return false;
+}
+
+static bool revoke_of(void *ctx, u64 home)
+{
+	return home == *(u64 *)ctx;
+}
+
+static int jmap_test_init(struct kunit *test)
+{
+	struct jmap *map = kunit_kzalloc(test, sizeof(*map), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, map);
+	KUNIT_ASSERT_EQ(test, jmap_init(map, FIRST, FIRST + BLOCKS), 0);
+	test->priv = map;
+	return 0;
+}
+
+static void jmap_test_exit(struct kunit *test)
+{
+	if (test->priv)
+		jmap_destroy(test->priv);
+}
+
+/* Log block @log, which may be beyond the end, on the ring. */
+static unsigned long ring(unsigned long log)
+{
+	return FIRST + (log - FIRST) % BLOCKS;
+}
+
+/*
+ * Commit a transaction of @n copies: a descriptor, the copies, a commit block.
+ * Returns the log block behind it.
+ */
+static unsigned long commit(struct jmap *map, tid_t tid, unsigned long log,
+			    const u64 *homes, unsigned int n,
+			    bool (*revoking)(void *, u64), void *ctx)
+{
+	unsigned long end = log + n + 2, b;
+	unsigned int i;
+	u64 home;
+
+	for (i = 0; i < n; i++)
+		jmap_note(map, ring(log + 1 + i), homes[i], false);
+	jmap_apply_begin(map, tid, ring(log));
+	for (b = log; b < end; b++)
+		jmap_apply_slot(map, ring(b), &home, revoking, ctx);
+	jmap_apply_end(map, ring(end));
+	return end;
+}
+
+static void noted_copy_is_found_only_after_commit(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log;
+	u64 home = 4711;
+
+	jmap_note(map, 2, home, false);
+	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, home, &log, NULL));
+	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
+	KUNIT_EXPECT_EQ(test, log, 2);
+}
+
+static void newer_copy_takes_the_place_of_older(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[] = { 10, 20 };
+	unsigned long log;
+
+	log = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
+	commit(map, 2, log, homes, 1, no_revoke, NULL);
+	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
+	KUNIT_EXPECT_EQ(test, map->nr_superseded, 1);
+	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 10, &log, NULL));
+	KUNIT_EXPECT_EQ(test, log, 6);
+	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 20, &log, NULL));
+	KUNIT_EXPECT_EQ(test, log, 3);
+}
+
+static void revoked_block_is_dropped(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log;
+	u64 home = 10;
+
+	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_EXPECT_TRUE(test, jmap_drop(map, home, &log));
+	KUNIT_EXPECT_EQ(test, log, 2);
+	KUNIT_EXPECT_FALSE(test, jmap_drop(map, home, &log));
+	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, home, NULL, NULL));
+	KUNIT_EXPECT_EQ(test, map->nr_live, 0);
+}
+
+static void block_being_revoked_does_not_go_home(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log;
+	u64 home = 10;
+
+	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
+	jmap_set_revoking(map, home, true);
+	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, log));
+	jmap_set_revoking(map, home, false);
+	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, home, log));
+}
+
+static void newer_copy_inherits_the_revoke(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log, end;
+	u64 home = 10;
+
+	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	jmap_set_revoking(map, home, true);
+	commit(map, 2, end, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
+	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, log));
+}
+
+static void first_copy_asks_the_running_transaction(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[] = { 10, 20 };
+	unsigned long log;
+
+	commit(map, 1, FIRST, homes, 2, revoke_of, &homes[0]);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, 10, &log, NULL));
+	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, 10, log));
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, 20, &log, NULL));
+	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, 20, log));
+}
+
+static void superseded_copy_does_not_go_home(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long end;
+	u64 home = 10;
+
+	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	commit(map, 2, end, &home, 1, no_revoke, NULL);
+	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, 2));
+	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, home, NULL, NULL));
+}
+
+static void escape_and_large_block_number_survive(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 home = (1ULL << 48) - 3, got;
+	unsigned int flags;
+	unsigned long log;
+
+	jmap_note(map, 5, home, true);
+	jmap_apply_begin(map, 1, 4);
+	KUNIT_EXPECT_TRUE(test, jmap_apply_slot(map, 5, &got, no_revoke, NULL));
+	jmap_apply_end(map, 6);
+	KUNIT_EXPECT_EQ(test, got, home);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, &flags));
+	KUNIT_EXPECT_TRUE(test, flags & JMAP_ESCAPED);
+	/* A later copy that is not escaped loses the flag. */
+	commit(map, 2, 7, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, &flags));
+	KUNIT_EXPECT_FALSE(test, flags & JMAP_ESCAPED);
+}
+
+static void empty_range_is_refused(struct kunit *test)
+{
+	struct jmap map;
+
+	KUNIT_EXPECT_EQ(test, jmap_init(&map, 5, 5), -EINVAL);
+	KUNIT_EXPECT_EQ(test, jmap_init(&map, 5, 4), -EINVAL);
+}
+
+static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log = FIRST, start[4], blk;
+	u64 homes[20];
+	tid_t tid;
+	int i, t;
+
+	KUNIT_EXPECT_FALSE(test, jmap_oldest(map, &tid, &blk));
+	/* Four transactions, each longer than the distance of two marks. */
+	for (t = 0; t < 4; t++) {
+		for (i = 0; i < 20; i++)
+			homes[i] = t * 100 + i;
+		start[t] = log;
+		log = commit(map, 10 + t, log, homes, 20, no_revoke, NULL);
+	}
+	for (t = 0; t < 4; t++) {
+		KUNIT_ASSERT_TRUE(test, jmap_oldest(map, &tid, &blk));
+		KUNIT_EXPECT_EQ(test, tid, 10 + t);
+		KUNIT_EXPECT_EQ(test, blk, start[t]);
+		for (i = 0; i < 20; i++)
+			KUNIT_EXPECT_TRUE(test,
+					  jmap_drop(map, t * 100 + i, &blk));
+	}
+	KUNIT_EXPECT_FALSE(test, jmap_oldest(map, &tid, &blk));
+}
+
+/*
+ * Random transactions, revokes and demotions around the ring many times,
+ * against an array.  The tail follows jmap_oldest(), as jbd2's does; a copy
+ * below it must never be needed (L1).
+ */
+static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
+{
+	enum { HOMES = 300, ROUNDS = 20000 };
+	struct jmap *map = test->priv;
+	unsigned long *where = kunit_kcalloc(test, HOMES, sizeof(*where),
+					     GFP_KERNEL);
+	unsigned long log = FIRST, tail = FIRST, got, blk;
+	u32 seed = 20170227;
+	struct rnd_state rnd;
+	tid_t tid, t;
+	u64 homes[24];
+	u32 live = 0;
+	int i, n;
+
+	KUNIT_ASSERT_NOT_NULL(test, where);
+	prandom_seed_state(&rnd, seed);
+	for (tid = 1; tid <= ROUNDS; tid++) {
+		u64 h;
+
+		n = prandom_u32_state(&rnd) % ARRAY_SIZE(homes);
+		/* Distinct homes: a transaction logs a block once. */
+		homes[0] = prandom_u32_state(&rnd) % HOMES;
+		for (i = 1; i < n; i++)
+			homes[i] = (homes[i - 1] + 7) % HOMES;
+		/* Room: demote from the tail, as the real thing does. */
+		while (log + n + 2 - tail > BLOCKS - 2) {
+			u32 pos, left;
+			u64 home;
+
+			pos = jmap_scan_start(map, &left);
+			if (jmap_next_live(map, &pos, &left, &home, &blk)) {
+				KUNIT_ASSERT_TRUE(test,
+						  jmap_drop_if(map, home, blk));
+				where[home] = 0;
+			}
+			if (!jmap_oldest(map, &t, &blk))
+				tail = log;
+			else
+				while (ring(tail) != blk)
+					tail++;
+		}
+		for (i = 0; i < n; i++)
+			where[homes[i]] = log + 1 + i;
+		log = commit(map, tid, log, homes, n, no_revoke, NULL);
+		for (i = prandom_u32_state(&rnd) % 4; i; i--) {
+			h = prandom_u32_state(&rnd) % HOMES;
+			KUNIT_ASSERT_EQ_MSG(test, jmap_drop(map, h, &got),
+					    where[h] != 0, "seed %u tid %u",
+					    seed, tid);
+			where[h] = 0;
+		}
+		if (jmap_oldest(map, &t, &blk))
+			while (ring(tail) != blk) {
+				tail++;
+				KUNIT_ASSERT_LE(test, tail, log);
+			}
+		for (h = 0, live = 0; h < HOMES; h++) {
+			bool found = jmap_lookup(map, h, &got, NULL);
+
+			live += found;
+			KUNIT_ASSERT_EQ_MSG(test, found, where[h] != 0,
+					    "seed %u tid %u home %llu",
+					    seed, tid, h);
+			if (!found)
+				continue;
+			KUNIT_ASSERT_EQ(test, got, ring(where[h]));
+			KUNIT_ASSERT_GE_MSG(test, where[h], tail,
+					    "seed %u tid %u: the tail passed a live copy",
+					    seed, tid);
+		}
+		KUNIT_ASSERT_EQ(test, live, map->nr_live);
+	}
+	KUNIT_EXPECT_GT(test, log, 100 * BLOCKS);
+}
+
+static struct kunit_case jmap_test_cases[] = {
+	KUNIT_CASE(noted_copy_is_found_only_after_commit),
+	KUNIT_CASE(newer_copy_takes_the_place_of_older),
+	KUNIT_CASE(revoked_block_is_dropped),
+	KUNIT_CASE(block_being_revoked_does_not_go_home),
+	KUNIT_CASE(newer_copy_inherits_the_revoke),
+	KUNIT_CASE(first_copy_asks_the_running_transaction),
+	KUNIT_CASE(superseded_copy_does_not_go_home),
+	KUNIT_CASE(escape_and_large_block_number_survive),
+	KUNIT_CASE(empty_range_is_refused),
+	KUNIT_CASE(tail_rests_on_the_oldest_live_transaction),
+	KUNIT_CASE(equals_a_plain_array_over_many_revolutions),
+	{}
+};
+
+static struct kunit_suite jmap_test_suite = {
+	.name = "jbd2_jmap",
+	.init = jmap_test_init,
+	.exit = jmap_test_exit,
+	.test_cases = jmap_test_cases,
+};
+
+kunit_test_suites(&jmap_test_suite);
+
+MODULE_DESCRIPTION("KUnit tests of jbd2's map of lazy writeback journaling");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * jmap: the map of lazy writeback journaling.
+ *
+ * With lazy writeback journaling the newest committed copy of a metadata block
+ * may live in the journal only.  This map finds it: home block -> log block.
+ * It has one slot per log block, so a slot number is a log position and the
+ * map is at the same time the reverse map, log block -> home block.  A slot
+ * that holds the newest copy of its home block is linked into a hash chain;
+ * all others are out of every chain.  Nothing is allocated after jmap_init().
+ *
+ *	 tail                cursor                     end      head
+ *	  |  stale  .  stale   |  live . stale . live    | noted   |
+ *	--+--------------------+-------------------------+---------+--
+ *	  ^ a mark <= cursor: the tail of the log as far as the map cares
+ *
+ * A transaction's life here:
+ *
+ *  jmap_note()        while it is written: the slot remembers the home block
+ *                     but is not found by anybody yet.
+ *  jmap_apply_*()     once its commit record is durable: every noted slot is
+ *                     linked and takes the place of an older one; the caller
+ *                     then drops the blocks that the transaction revoked.
+ *
+ * "All tags, then all revokes" is what recovery computes from the same
+ * transaction, so the map always equals what a scan of the committed log gives.
+ *
+ * Invariants (they are numbered in ARCHITECTURE.md, too):
+ *
+ *  INV-K1  At most one slot per home block is linked.
+ *  INV-K2  A linked slot's transaction is committed, and no newer committed
+ *          transaction holds a tag or a revoke for its home block.
+ *  INV-K3  Slots in [cursor, end) are the only ones that may be linked, and
+ *          the mark at the front of the ring is not behind the cursor.
+ *  INV-K4  A linked slot whose home block is revoked by a running or
+ *          committing transaction has JMAP_REVOKING.  (The caller sets it; a
+ *          slot linked later asks revoking() below.)
+ *
+ * Locking: map->lock is a leaf.  jmap_note() and jmap_apply_*() are called by
+ * the commit thread only; a slot that is not linked belongs to that thread.
+ */
+
+#include <linux/hash.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include "jmap.h"
+
+static u64 slot_home(const struct jmap_slot *slot)
+{
+	return (u64)slot->home_hi << 32 | slot->home_lo;
+}
+
+static u32 *jmap_head(struct jmap *map, u64 home)
+{
+	return &map->heads[hash_64(home, map->hash_bits)];
+}
+
+/* Log blocks from slot @a forward to slot @b. */
+static u32 jmap_distance(const struct jmap *map, u32 a, u32 b)
+{
+	return b >= a ? b - a : b + map->nr_slots - a;
+}
+
+static u32 jmap_slot_of(const struct jmap *map, unsigned long log_blk)
+{
+	return log_blk - map->first;
+}
+
+static u32 jmap_next_slot(const struct jmap *map, u32 slot)
+{
+	return slot + 1 == map->nr_slots ? 0 : slot + 1;
+}
+
+/**
+ * jmap_init() - make an empty map
+ * @map: the map
+ * @first: first log block that holds transactions
+ * @last: the log block behind the last one
+ *
+ * Return: 0, or -ENOMEM, or -EINVAL for an empty range.
+ */
+int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
+{
+	u32 nr;
+
+	if (last <= first || last - first > U32_MAX - 1)
+		return -EINVAL;
+	nr = last - first;
+
+	memset(map, 0, sizeof(*map));
+	rwlock_init(&map->lock);
+	map->first = first;
+	map->nr_slots = nr;
+	map->hash_bits = max(ilog2(roundup_pow_of_two(max(nr / 4, 16U))), 4);
+	/*
+	 * The tail can only rest on a mark.  A coarse ring keeps it small, but
+	 * 1,024 blocks are the whole of a minimal journal, hence the clamp.
+	 */
+	map->mark_span = clamp(nr / 64, 16U, 1024U);
+	map->nr_marks = nr / map->mark_span + 2;
+
+	map->slots = kvcalloc(nr, sizeof(*map->slots), GFP_KERNEL);
+	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads),
+			      GFP_KERNEL);
+	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), GFP_KERNEL);
+	if (!map->slots || !map->heads || !map->marks) {
+		jmap_destroy(map);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void jmap_destroy(struct jmap *map)
+{
+	kvfree(map->slots);
+	kvfree(map->heads);
+	kvfree(map->marks);
+	map->slots = NULL;
+	map->heads = NULL;
+	map->marks = NULL;
+}
+
+/* Memory that the map holds, in bytes. */
+size_t jmap_bytes(const struct jmap *map)
+{
+	return map->nr_slots * sizeof(*map->slots) +
+	       (sizeof(*map->heads) << map->hash_bits) +
+	       map->nr_marks * sizeof(*map->marks);
+}
+
+/* The link that points to the linked slot of @home, or the chain's end. */
+static u32 *jmap_find(struct jmap *map, u64 home)
+{
+	u32 *link = jmap_head(map, home);
+
+	while (*link && slot_home(&map->slots[*link - 1]) != home)
+		link = &map->slots[*link - 1].next;
+	return link;
+}
+
+static void jmap_unlink(struct jmap *map, u32 *link)
+{
+	struct jmap_slot *slot = &map->slots[*link - 1];
+
+	*link = slot->next;
+	slot->next = 0;
+	slot->flags = 0;
+	map->nr_live--;
+}
+
+/**
+ * jmap_note() - remember what the committing transaction puts in a log block
+ * @map: the map
+ * @log_blk: the log block
+ * @home: home block of the copy
+ * @escaped: the copy's first word was JBD2_MAGIC_NUMBER and is stored as 0
+ */
+void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped)
+{
+	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
+
+	write_lock(&map->lock);
+	/* The tail never passes a linked slot (INV-K3), so this one is free. */
+	if (!WARN_ON_ONCE(slot->flags & JMAP_LINKED)) {
+		slot->home_lo = lower_32_bits(home);
+		slot->home_hi = upper_32_bits(home);
+		slot->flags = JMAP_NOTED | (escaped ? JMAP_ESCAPED : 0);
+	}
+	write_unlock(&map->lock);
+}
+
+/**
+ * jmap_apply_begin() - start to apply a committed transaction
+ * @map: the map
+ * @tid: its transaction id
+ * @log_start: its first log block
+ */
+void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start)
+{
+	u32 start = jmap_slot_of(map, log_start), last;
+	struct jmap_mark *mark;
+
+	write_lock(&map->lock);
+	if (!map->nr_live) {
+		/* Nothing pins the log: older marks mean nothing any more. */
+		map->mark_count = 0;
+		map->cursor = start;
+		map->end = start;
+	}
+	if (map->mark_count) {
+		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
+		if (jmap_distance(map, map->marks[last].slot, start) <
+		    map->mark_span)
+			goto out;
+	}
+	/* A missing mark makes the tail coarser, never wrong. */
+	if (map->mark_count < map->nr_marks) {
+		mark = &map->marks[(map->mark_head + map->mark_count) %
+				   map->nr_marks];
+		mark->tid = tid;
+		mark->slot = start;
+		map->mark_count++;
+	}
+out:
+	write_unlock(&map->lock);
+}
+
+/**
+ * jmap_apply_slot() - link a log block of the transaction that is applied
+ * @map: the map
+ * @log_blk: the log block; descriptor, revoke and commit blocks are skipped
+ * @home: where to put the home block of the copy
+ * @revoking: whether the running transaction has a revoke for a home block;
+ *            called with map->lock held
+ * @ctx: passed to @revoking
+ *
+ * Return: true if the log block held a copy.
+ */
+bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+		     bool (*revoking)(void *ctx, u64 home), void *ctx)
+{
+	u32 nr = jmap_slot_of(map, log_blk);
+	struct jmap_slot *slot = &map->slots[nr];
+	u16 inherited = 0;
+	u32 *link;
+
+	write_lock(&map->lock);
+	if (!(slot->flags & JMAP_NOTED)) {
+		write_unlock(&map->lock);
+		return false;
+	}
+	*home = slot_home(slot);
+	link = jmap_find(map, *home);
+	if (*link) {
+		inherited = map->slots[*link - 1].flags & JMAP_REVOKING;
+		jmap_unlink(map, link);
+		map->nr_superseded++;
+	}
+	if (!inherited && revoking(ctx, *home))
+		inherited = JMAP_REVOKING;
+	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
+	link = jmap_head(map, *home);
+	slot->next = *link;
+	*link = nr + 1;
+	map->nr_live++;
+	write_unlock(&map->lock);
+	return true;
+}
+
+/* Every slot of the transaction is linked; @log_end is behind its last block. */
+void jmap_apply_end(struct jmap *map, unsigned long log_end)
+{
+	write_lock(&map->lock);
+	map->end = jmap_slot_of(map, log_end);
+	write_unlock(&map->lock);
+}
+
+/**
+ * jmap_lookup() - find the newest committed copy of a block
+ * @map: the map
+ * @home: the home block
+ * @log_blk: where to put the log block, or NULL
+ * @flags: where to put the slot's flags, or NULL
+ *
+ * Return: false if the copy at home is the newest.
+ */
+bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
+		 unsigned int *flags)
+{
+	bool found;
+	u32 link;
+
+	read_lock(&map->lock);
+	link = *jmap_find(map, home);
+	found = link;
+	if (found) {
+		if (log_blk)
+			*log_blk = map->first + link - 1;
+		if (flags)
+			*flags = map->slots[link - 1].flags;
+	}
+	read_unlock(&map->lock);
+	return found;
+}
+
+/* Whether one of the blocks [home, home + nr) has its newest copy in the log. */
+bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
+{
+	while (nr--)
+		if (jmap_lookup(map, home++, NULL, NULL))
+			return true;
+	return false;
+}
+
+/**
+ * jmap_drop() - forget a block: it was revoked
+ * @map: the map
+ * @home: the home block
+ * @log_blk: where to put the log block that held it
+ *
+ * Return: true if it was in the map.
+ */
+bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
+{
+	bool found;
+	u32 *link;
+
+	write_lock(&map->lock);
+	link = jmap_find(map, home);
+	found = *link;
+	if (found) {
+		*log_blk = map->first + *link - 1;
+		jmap_unlink(map, link);
+	}
+	write_unlock(&map->lock);
+	return found;
+}
+
+/**
+ * jmap_drop_if() - forget a block that goes home, unless that is forbidden
+ * @map: the map
+ * @home: the home block
+ * @log_blk: the log block that the caller's contents came from
+ *
+ * Return: true if @log_blk still held the newest copy and no transaction
+ * revokes the block; it is then no longer in the map.
+ */
+bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
+{
+	u32 nr = jmap_slot_of(map, log_blk);
+	bool may = false;
+	u32 *link;
+
+	write_lock(&map->lock);
+	link = jmap_find(map, home);
+	if (*link == nr + 1 && !(map->slots[nr].flags & JMAP_REVOKING)) {
+		jmap_unlink(map, link);
+		may = true;
+	}
+	write_unlock(&map->lock);
+	return may;
+}
+
+/* A transaction begins, or takes back, a revoke of @home (INV-K4). */
+void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
+{
+	u32 link;
+
+	write_lock(&map->lock);
+	link = *jmap_find(map, home);
+	if (link && revoking)
+		map->slots[link - 1].flags |= JMAP_REVOKING;
+	else if (link)
+		map->slots[link - 1].flags &= ~JMAP_REVOKING;
+	write_unlock(&map->lock);
+}
+
+/**
+ * jmap_oldest() - the oldest transaction that the map still needs
+ * @map: the map
+ * @tid: where to put its transaction id
+ * @log_blk: where to put its first log block
+ *
+ * Slots only die between two revolutions of the log, so the cursor moves
+ * forward only and the scan is paid for once per log block.
+ *
+ * Return: false if the map needs nothing of the log.
+ */
+bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk)
+{
+	struct jmap_mark *mark, *next;
+	bool found = false;
+
+	write_lock(&map->lock);
+	if (!map->nr_live)
+		goto out;
+	while (map->cursor != map->end &&
+	       !(map->slots[map->cursor].flags & JMAP_LINKED))
+		map->cursor = jmap_next_slot(map, map->cursor);
+	/*
+	 * cursor == end: all that is live belongs to a transaction that is
+	 * being applied.  It pins the log itself, as the committing one.
+	 */
+	while (map->mark_count > 1) {
+		mark = &map->marks[map->mark_head];
+		next = &map->marks[(map->mark_head + 1) % map->nr_marks];
+		if (jmap_distance(map, mark->slot, map->cursor) <
+		    jmap_distance(map, mark->slot, next->slot))
+			break;
+		map->mark_head = (map->mark_head + 1) % map->nr_marks;
+		map->mark_count--;
+	}
+	if (!WARN_ON_ONCE(!map->mark_count)) {
+		mark = &map->marks[map->mark_head];
+		*tid = mark->tid;
+		*log_blk = map->first + mark->slot;
+		found = true;
+	}
+out:
+	write_unlock(&map->lock);
+	return found;
+}
+
+/* Where a scan of the live slots starts, and over how many slots it goes. */
+u32 jmap_scan_start(struct jmap *map, u32 *nr)
+{
+	u32 start;
+
+	read_lock(&map->lock);
+	start = map->cursor;
+	*nr = map->nr_live ? jmap_distance(map, map->cursor, map->end) : 0;
+	read_unlock(&map->lock);
+	return start;
+}
+
+/**
+ * jmap_next_live() - the next live slot in log order
+ * @map: the map
+ * @pos: where to go on; from jmap_scan_start() at first
+ * @nr: slots left; from jmap_scan_start() at first
+ * @home: where to put the home block
+ * @log_blk: where to put the log block
+ *
+ * Return: false if none is left.
+ */
+bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
+		    unsigned long *log_blk)
+{
+	bool found = false;
+
+	read_lock(&map->lock);
+	while (*nr && !found) {
+		struct jmap_slot *slot = &map->slots[*pos];
+
+		if (slot->flags & JMAP_LINKED) {
+			*home = slot_home(slot);
+			*log_blk = map->first + *pos;
+			found = true;
+		}
+		*pos = jmap_next_slot(map, *pos);
+		(*nr)--;
+	}
+	read_unlock(&map->lock);
+	return found;
+}

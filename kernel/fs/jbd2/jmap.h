@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * jmap: where in the journal the newest committed copy of a metadata block is.
+ * See jmap.c for the mechanism and its rules.
+ */
+#ifndef _FS_JBD2_JMAP_H
+#define _FS_JBD2_JMAP_H
+
+#include <linux/jbd2.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+/* One per log block; the slot of log block b is slots[b - first]. */
+struct jmap_slot {
+	u32 home_lo;		/* home block of the copy in this log block */
+	u16 home_hi;
+	u16 flags;
+	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it */
+};
+
+#define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
+#define JMAP_NOTED	0x0002	/* written by the committing transaction */
+#define JMAP_ESCAPED	0x0004	/* the copy begins with 0 for JBD2_MAGIC_NUMBER */
+#define JMAP_REVOKING	0x0008	/* a transaction not yet committed revokes it */
+
+/* A transaction at which the journal tail may come to rest. */
+struct jmap_mark {
+	tid_t tid;
+	u32 slot;		/* of the first log block of the transaction */
+};
+
+struct jmap {
+	rwlock_t lock;		/* leaf; guards all that follows */
+	struct jmap_slot *slots;
+	u32 *heads;		/* slot number plus 1; 0 is an empty chain */
+	struct jmap_mark *marks;	/* ring, oldest first */
+	unsigned long first;	/* log block of slot 0 */
+	u32 nr_slots;
+	u32 nr_live;		/* linked slots */
+	u64 nr_superseded;	/* copies that took an older one's place */
+	u32 cursor;		/* no slot from the tail up to here is linked */
+	u32 end;		/* behind the newest applied transaction */
+	u32 nr_marks, mark_head, mark_count;
+	u32 mark_span;		/* least log blocks from one mark to the next */
+	u8 hash_bits;
+};
+
+int jmap_init(struct jmap *map, unsigned long first, unsigned long last);
+void jmap_destroy(struct jmap *map);
+size_t jmap_bytes(const struct jmap *map);
+
+void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped);
+void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start);
+bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+		     bool (*revoking)(void *ctx, u64 home), void *ctx);
+void jmap_apply_end(struct jmap *map, unsigned long log_end);
+
+bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
+		 unsigned int *flags);
+bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
+bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
+bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
+void jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
+bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
+bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
+		    unsigned long *log_blk);
+u32 jmap_scan_start(struct jmap *map, u32 *nr);
+
+#endif /* _FS_JBD2_JMAP_H */

@@ -1,0 +1,822 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Lazy writeback journaling (Aghayev, Ts'o, Gibson, Desnoyers: "Evolving Ext4
+ * for Shingled Disks", FAST'17).
+ *
+ * Stock jbd2 writes a metadata block twice: to the log, and a little later to
+ * its home location, where thousands of such blocks lie scattered.  Here the
+ * copy in the log is enough.  After commit the buffer is simply clean, the map
+ * (jmap.c) says where in the log its newest copy is, and a later read goes
+ * there.  Only when the log runs short of room, or is to be left empty, do
+ * blocks go home.
+ *
+ * A home block is in one of three states:
+ *
+ *            commit                      demote
+ *   HOME  -----------> LAZY (in map)  -----------> CP (dirty, on a checkpoint
+ *    ^                  |   ^                       |     list, as in stock)
+ *    |   revoke         |   |  commit               |
+ *    +------------------+   +-----------------------+
+ *    +----------------------------------------------+
+ *                       written home
+ *
+ * CP is exactly the state in which stock jbd2 leaves a committed buffer, so
+ * all that follows a demotion (write-ahead order, re-modification, forget,
+ * write errors, abort, tail, flush) is stock code.  Demotion takes no log
+ * space: a full log can always be emptied.
+ *
+ * The rules, each of which is a corruption of *file data* when it is broken:
+ *
+ *  INV-K5  (liveness)  A log copy may be overwritten only when a newer copy or
+ *          a revoke of the block is durable in the log, or the block is
+ *          durable at home.  jbd2_journal_get_log_tail() asks
+ *          __jbd2_lazy_oldest(); a demoted block pins the tail by its
+ *          checkpoint transaction instead.
+ *  INV-K6  (freed blocks)  The buffer of a freed block never becomes dirty:
+ *          this kernel has no alias cleaning, so the stale buffer would be
+ *          written over file data that reuses the block.  A block counts as
+ *          freed from before jbd2_journal_forget() until its revoke commits:
+ *          JMAP_REVOKING or BH_Revoked.  Demotion refuses such a block under
+ *          b_state_lock, which forget takes too.
+ *  INV-K7  (reads)  Lookup in the map and the read itself happen under the
+ *          buffer's lock.  Whoever supersedes or demotes the block needs it
+ *          up to date first, hence the same lock, so the log copy cannot be
+ *          reused below the reader.
+ *  INV-K8  (page cache)  User space reads of the block device fill the page
+ *          cache that the file system trusts.  While the journal is lazy, the
+ *          device's ->read_folio looks into the map as well.
+ *
+ * Lock order: j_checkpoint_mutex > buffer lock > b_state_lock > j_list_lock >
+ * jmap.lock > j_revoke_lock.
+ *
+ * Known holes: O_DIRECT reads of the mounted device see the home copy, as they
+ * do after a crash; a read that loaded the device's old ->read_folio before
+ * the mount and inserts its folio after the first commit.
+ */
+
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/buffer_head.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/jbd2.h>
+#include <linux/jbd2_lazy.h>
+#include <linux/pagemap.h>
+#include <linux/random.h>
+#include <linux/rculist.h>
+#include <linux/sched/mm.h>
+#include <linux/sort.h>
+#include "jmap.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/jbd2_lazy.h>
+
+/* A block on its way home. */
+struct lazy_item {
+	u64 home;
+	unsigned long log_blk;
+	struct buffer_head *bh;
+};
+
+/* Blocks demoted in one go when the log is full. */
+#define LAZY_BATCH	4096U
+
+struct jbd2_lazy {
+	journal_t *journal;
+	struct address_space *mapping;	/* of j_fs_dev */
+	struct jmap map;
+	struct jbd2_log_extent *extents;
+	unsigned int nr_extents;
+	struct list_head revokes;	/* written by the committing transaction
+					 * [commit thread only]
+					 */
+	struct lazy_item *batch;	/* LAZY_BATCH [j_checkpoint_mutex] */
+	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
+	refcount_t refs;		/* mount, and readers of the device */
+	struct completion unused;
+	struct rcu_head rcu;
+
+	atomic64_t inserted, dropped, demoted, emergency, log_reads;
+};
+
+/* Tests: be slow where a race would have to be won. */
+static void lazy_debug_delay(void)
+{
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && !get_random_u32_below(8))
+		msleep(get_random_u32_below(30));
+}
+
+static DEFINE_MUTEX(lazy_mutex);
+static HLIST_HEAD(lazy_list);
+static const struct address_space_operations *bdev_aops;
+
+/*
+ * A copy of the block device's operations with our ->read_folio.  It is one
+ * for all devices and never goes away, because the page cache may load a
+ * pointer to it and use it after the device was unmounted.
+ */
+static struct address_space_operations lazy_aops;
+
+/* The lazy journal of a block device's page cache, with a reference, or NULL. */
+static struct jbd2_lazy *lazy_get(struct address_space *mapping)
+{
+	struct jbd2_lazy *lazy;
+
+	if (likely(!mapping || READ_ONCE(mapping->a_ops) != &lazy_aops))
+		return NULL;
+	rcu_read_lock();
+	hlist_for_each_entry_rcu(lazy, &lazy_list, node)
+		if (lazy->mapping == mapping &&
+		    refcount_inc_not_zero(&lazy->refs))
+			goto out;
+	lazy = NULL;
+out:
+	rcu_read_unlock();
+	return lazy;
+}
+
+static void lazy_put(struct jbd2_lazy *lazy)
+{
+	if (refcount_dec_and_test(&lazy->refs))
+		complete(&lazy->unused);
+}
+
+/* ------------------------------------------------------------------------- */
+/* Reads (INV-K7, INV-K8)                                                     */
+
+static u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
+{
+	unsigned int lo = 0, hi = lazy->nr_extents - 1;
+
+	while (lo < hi) {
+		unsigned int mid = (lo + hi + 1) / 2;
+
+		if (lazy->extents[mid].log <= log_blk)
+			lo = mid;
+		else
+			hi = mid - 1;
+	}
+	return lazy->extents[lo].phys + (log_blk - lazy->extents[lo].log);
+}
+
+static void lazy_end_read(struct bio *bio)
+{
+	struct buffer_head *bh = bio->bi_private;
+
+	if (bio_flagged(bio, BIO_QUIET))
+		set_bit(BH_Quiet, &bh->b_state);
+	bh->b_end_io(bh, !bio->bi_status);
+	bio_put(bio);
+}
+
+/* The log holds 0 where the block has the journal's magic number. */
+static void lazy_end_escaped_read(struct bio *bio)
+{
+	struct buffer_head *bh = bio->bi_private;
+	__be32 magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
+
+	if (!bio->bi_status)
+		memcpy_to_folio(bh->b_folio, bh_offset(bh),
+				(const char *)&magic, sizeof(magic));
+	lazy_end_read(bio);
+}
+
+static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
+			     blk_opf_t opf)
+{
+	journal_t *journal = lazy->journal;
+	unsigned long log_blk;
+	unsigned int flags;
+	struct bio *bio;
+
+	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
+	if (!jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, &flags)) {
+		submit_bh(opf, bh);
+		return;
+	}
+
+	bio = bio_alloc(journal->j_dev, 1, opf | REQ_META, GFP_NOIO);
+	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
+				 (journal->j_blocksize >> SECTOR_SHIFT);
+	bio_add_folio_nofail(bio, bh->b_folio, bh->b_size, bh_offset(bh));
+	bio->bi_end_io = flags & JMAP_ESCAPED ? lazy_end_escaped_read :
+						lazy_end_read;
+	bio->bi_private = bh;
+	atomic64_inc(&lazy->log_reads);
+	submit_bio(bio);
+}
+
+/**
+ * jbd2_lazy_submit_read() - submit_bh() for a read of a metadata block
+ * @bh: the buffer, locked, with b_end_io set
+ * @opf: REQ_OP_READ and flags
+ *
+ * Reads the newest committed copy, be it at home or in the log.  A buffer of
+ * anything but a block device with a lazy journal goes to submit_bh().
+ */
+void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
+{
+	struct jbd2_lazy *lazy = lazy_get(READ_ONCE(bh->b_folio->mapping));
+
+	if (!lazy) {
+		submit_bh(opf, bh);
+		return;
+	}
+	lazy_submit_read(lazy, bh, opf);
+	lazy_put(lazy);
+}
+EXPORT_SYMBOL(jbd2_lazy_submit_read);
+
+/* Read the blocks of a folio one by one, each from where it is newest. */
+static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
+{
+	unsigned int size = lazy->journal->j_blocksize;
+	struct buffer_head *head = folio_buffers(folio), *bh;
+	struct inode *inode = folio->mapping->host;
+	u64 block = div_u64(folio_pos(folio), size);
+	u64 blocks = div_u64(i_size_read(inode), size);
+	bool ok = true;
+
+	if (!head)
+		head = create_empty_buffers(folio, size, 0);
+	bh = head;
+	do {
+		if (!buffer_mapped(bh) && block < blocks) {
+			bh->b_bdev = lazy->journal->j_fs_dev;
+			bh->b_blocknr = block;
+			set_buffer_mapped(bh);
+		}
+		lock_buffer(bh);
+		if (buffer_uptodate(bh)) {
+			unlock_buffer(bh);
+		} else if (!buffer_mapped(bh)) {
+			folio_zero_range(folio, bh_offset(bh), size);
+			set_buffer_uptodate(bh);
+			unlock_buffer(bh);
+		} else {
+			get_bh(bh);
+			bh->b_end_io = end_buffer_read_sync;
+			lazy_submit_read(lazy, bh, REQ_OP_READ);
+		}
+		block++;
+	} while ((bh = bh->b_this_page) != head);
+
+	do {
+		wait_on_buffer(bh);
+		ok &= buffer_uptodate(bh);
+	} while ((bh = bh->b_this_page) != head);
+
+	folio_end_read(folio, ok);
+	return ok ? 0 : -EIO;
+}
+
+/* ->read_folio of the block device below a lazy journal; the folio is locked. */
+static int lazy_read_folio(struct file *file, struct folio *folio)
+{
+	struct jbd2_lazy *lazy = lazy_get(folio->mapping);
+	unsigned int size;
+	int err;
+
+	if (!lazy)
+		return bdev_aops->read_folio(file, folio);
+
+	size = lazy->journal->j_blocksize;
+	/*
+	 * A block that enters the map from now on is up to date in this very
+	 * folio, which cannot go away while it is locked; it is not read.
+	 */
+	if (jmap_holds_range(&lazy->map, div_u64(folio_pos(folio), size),
+			     max(folio_size(folio) / size, 1UL)))
+		err = lazy_read_buffers(lazy, folio);
+	else
+		err = bdev_aops->read_folio(file, folio);
+	lazy_put(lazy);
+	return err;
+}
+
+/* ------------------------------------------------------------------------- */
+/* Commit                                                                     */
+
+static unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
+{
+	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
+}
+
+/*
+ * jbd2_journal_next_log_block() was just called for this copy, and only the
+ * commit thread moves j_head: the copy's log block is the one before it.
+ */
+void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped)
+{
+	unsigned long head = journal->j_head;
+
+	if (head == journal->j_first)
+		head = journal->j_last;
+	jmap_note(&journal->j_lazy->map, head - 1, home, escaped);
+}
+
+/* Revoke records stay until the transaction is applied. */
+void __jbd2_lazy_keep_revoke(journal_t *journal, struct list_head *record)
+{
+	list_add_tail(record, &journal->j_lazy->revokes);
+}
+
+void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking)
+{
+	jmap_set_revoking(&journal->j_lazy->map, home, revoking);
+}
+
+static bool lazy_running_revokes(void *journal, u64 home)
+{
+	return jbd2_journal_find_revoke(journal, home);
+}
+
+/*
+ * Called between the durable commit record and the processing of t_forget, so
+ * before the commit callback makes freed blocks reusable: all tags, then all
+ * revokes.
+ */
+void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	bool aborted = is_journal_aborted(journal);
+	unsigned long blk = transaction->t_log_start;
+	unsigned long end = journal->j_head;	/* moved by this thread only */
+	unsigned long long revoked;
+	u64 home;
+
+	lazy_debug_delay();
+	if (!aborted) {
+		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
+		for (; blk != end; blk = lazy_next_log_blk(journal, blk)) {
+			if (!jmap_apply_slot(&lazy->map, blk, &home,
+					     lazy_running_revokes, journal))
+				continue;
+			trace_jbd2_lazy_insert(journal, home, blk);
+			atomic64_inc(&lazy->inserted);
+			cond_resched();
+		}
+		jmap_apply_end(&lazy->map, end);
+	}
+
+	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
+		if (!aborted && jmap_drop(&lazy->map, revoked, &blk)) {
+			trace_jbd2_lazy_drop(journal, revoked, blk);
+			atomic64_inc(&lazy->dropped);
+		}
+		cond_resched();
+	}
+}
+
+/*
+ * A buffer of a transaction that was applied.  Each block that was logged is
+ * in the map now, or its own revoke took it out, in which case it must not go
+ * home either (INV-K6).  Both ways it becomes clean, unless the next
+ * transaction has changed it already.
+ *
+ * Called with b_state_lock and j_list_lock held.
+ */
+void __jbd2_lazy_hold(struct journal_head *jh)
+{
+	if (!jh->b_next_transaction || !jh->b_modified)
+		clear_buffer_jbddirty(jh2bh(jh));
+}
+
+bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block)
+{
+	if (!jmap_oldest(&journal->j_lazy->map, tid, block))
+		return false;
+	trace_jbd2_lazy_tail(journal, *tid, *block);
+	return true;
+}
+
+/* ------------------------------------------------------------------------- */
+/* Demotion                                                                   */
+
+static int lazy_cmp_home(const void *a, const void *b)
+{
+	const struct lazy_item *x = a, *y = b;
+
+	return x->home < y->home ? -1 : x->home > y->home;
+}
+
+static int lazy_cmp_log(const void *a, const void *b)
+{
+	const struct lazy_item *x = a, *y = b;
+
+	return x->log_blk < y->log_blk ? -1 : x->log_blk > y->log_blk;
+}
+
+/*
+ * The checkpoint transaction that pins the log tail, made from @spare if it is
+ * not there.  Looked up for each block, because the checkpoint list is emptied
+ * by others as soon as its buffers are written.
+ *
+ * Called with j_checkpoint_mutex, hence a stable tail, and j_list_lock held.
+ */
+static transaction_t *lazy_tail_transaction(journal_t *journal,
+					    transaction_t **spare)
+{
+	transaction_t *first = journal->j_checkpoint_transactions, *t;
+
+	if (first && first->t_tid == journal->j_tail_sequence)
+		return first;
+
+	t = *spare;
+	*spare = NULL;
+	t->t_journal = journal;
+	t->t_tid = journal->j_tail_sequence;
+	t->t_log_start = journal->j_tail;
+	t->t_state = T_FINISHED;
+	INIT_LIST_HEAD(&t->t_inode_list);
+	INIT_LIST_HEAD(&t->t_private_list);
+	if (first) {
+		t->t_cpnext = first;
+		t->t_cpprev = first->t_cpprev;
+		t->t_cpprev->t_cpnext = t;
+		first->t_cpprev = t;
+	} else {
+		t->t_cpnext = t;
+		t->t_cpprev = t;
+	}
+	journal->j_checkpoint_transactions = t;
+	return t;
+}
+
+/*
+ * Put one block that is up to date into the stock state after a commit.
+ *
+ * Return: 1 if it was demoted, 0 if its log copy is no longer needed, -EBUSY
+ * if a transaction holds or frees it.
+ */
+static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
+			   transaction_t **spare)
+{
+	journal_t *journal = lazy->journal;
+	struct buffer_head *bh = item->bh;
+	struct journal_head *jh;
+	transaction_t *tail;
+	unsigned long now;
+	int ret;
+
+	lock_buffer(bh);
+	jh = jbd2_journal_add_journal_head(bh);
+	spin_lock(&jh->b_state_lock);
+	spin_lock(&journal->j_list_lock);
+	if (jh->b_transaction || jh->b_next_transaction) {
+		ret = -EBUSY;
+	} else if (WARN_ON_ONCE(jh->b_cp_transaction)) {
+		ret = -EBUSY;
+	} else if (buffer_revoked(bh)) {
+		/* Freed: the revoke record may not be there yet (INV-K6). */
+		ret = -EBUSY;
+	} else if (jmap_drop_if(&lazy->map, item->home, item->log_blk)) {
+		/* j_list_lock keeps the tail until the list pins it. */
+		tail = lazy_tail_transaction(journal, spare);
+		mark_buffer_dirty(bh);
+		__jbd2_journal_insert_checkpoint(jh, tail);
+		ret = 1;
+	} else {
+		ret = jmap_lookup(&lazy->map, item->home, &now, NULL) &&
+		      now == item->log_blk ? -EBUSY : 0;
+	}
+	spin_unlock(&journal->j_list_lock);
+	spin_unlock(&jh->b_state_lock);
+	jbd2_journal_put_journal_head(jh);
+	unlock_buffer(bh);
+
+	if (ret == 1) {
+		trace_jbd2_lazy_demote(journal, item->home, item->log_blk);
+		atomic64_inc(&lazy->demoted);
+	}
+	return ret;
+}
+
+/*
+ * Demote @n blocks: read what is not in memory in the order of the log, then
+ * file them in the order of their homes, in which the checkpoint writes them.
+ *
+ * Return: how many were demoted, or -EIO.  *@busy counts those that were not
+ * because a transaction holds them.
+ */
+static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		       unsigned int n, unsigned int *busy)
+{
+	journal_t *journal = lazy->journal;
+	unsigned int i, demoted = 0;
+	transaction_t *spare = NULL;
+	unsigned int nofs = memalloc_nofs_save();
+	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
+	struct blk_plug plug;
+	int err = 0;
+
+	lockdep_assert_held(&journal->j_checkpoint_mutex);
+
+	sort(items, n, sizeof(*items), lazy_cmp_log, NULL);
+	blk_start_plug(&plug);
+	for (i = 0; i < n; i++) {
+		struct buffer_head *bh;
+
+		bh = __getblk(journal->j_fs_dev, items[i].home,
+			      journal->j_blocksize);
+		items[i].bh = bh;
+		if (!bh) {
+			err = -EIO;
+			continue;
+		}
+		if (buffer_uptodate(bh))
+			continue;
+		lock_buffer(bh);
+		if (buffer_uptodate(bh)) {
+			unlock_buffer(bh);
+			continue;
+		}
+		get_bh(bh);
+		bh->b_end_io = end_buffer_read_sync;
+		lazy_submit_read(lazy, bh, REQ_OP_READ | REQ_META);
+	}
+	blk_finish_plug(&plug);
+
+	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
+	for (i = 0; i < n; i++) {
+		int ret;
+
+		if (!items[i].bh)
+			continue;
+		wait_on_buffer(items[i].bh);
+		if (!buffer_uptodate(items[i].bh)) {
+			err = -EIO;
+		} else if (!err) {
+			if (!spare)
+				spare = jbd2_journal_alloc_transaction(gfp);
+			lazy_debug_delay();
+			ret = lazy_demote_one(lazy, &items[i], &spare);
+			if (ret > 0)
+				demoted++;
+			else if (ret < 0)
+				(*busy)++;
+		}
+		brelse(items[i].bh);
+		cond_resched();
+	}
+	jbd2_journal_free_transaction(spare);
+	memalloc_nofs_restore(nofs);
+	return err ?: demoted;
+}
+
+/* Blocks that may be pinned in memory at once on their way home. */
+static unsigned int lazy_batch_max(void)
+{
+	return clamp(totalram_pages() / 16, 256UL, 65536UL);
+}
+
+/*
+ * The log is full: send the copies in its oldest part home.
+ *
+ * At least a sixteenth of the log at a time, so that handles do not queue up
+ * here for a few blocks each.  Called with j_checkpoint_mutex held and without
+ * a handle, from __jbd2_log_wait_for_space().
+ */
+int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
+			    bool *wait)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned int max = min(LAZY_BATCH, lazy_batch_max());
+	unsigned int n = 0, busy = 0;
+	u32 pos, left, span;
+	bool start = false;
+	int ret;
+
+	span = max_t(u32, nblocks, lazy->map.nr_slots / 16);
+	pos = jmap_scan_start(&lazy->map, &left);
+	left = min(left, span);
+	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
+					 &lazy->batch[n].home,
+					 &lazy->batch[n].log_blk))
+		n++;
+	if (!n)
+		return 0;
+
+	ret = lazy_demote(lazy, lazy->batch, n, &busy);
+	if (ret < 0) {
+		pr_err("JBD2: %s: cannot read a metadata block from the journal\n",
+		       journal->j_devname);
+		jbd2_journal_abort(journal, ret);
+		return 0;
+	}
+	atomic64_add(ret, &lazy->emergency);
+	if (ret || !busy)
+		return ret;
+
+	/* All that is left is in a transaction: its commit replaces the copies. */
+	read_lock(&journal->j_state_lock);
+	if (journal->j_committing_transaction) {
+		*tid = journal->j_committing_transaction->t_tid;
+		*wait = true;
+	} else if (journal->j_running_transaction) {
+		*tid = journal->j_running_transaction->t_tid;
+		*wait = true;
+		start = true;
+	}
+	read_unlock(&journal->j_state_lock);
+	if (start)
+		jbd2_log_start_commit(journal, *tid);
+	return 0;
+}
+
+/* Write what is on the checkpoint lists home. */
+static int lazy_checkpoint(journal_t *journal)
+{
+	int err = 0;
+
+	while (!err && READ_ONCE(journal->j_checkpoint_transactions))
+		err = jbd2_log_do_checkpoint(journal);
+	return err;
+}
+
+/*
+ * Send everything home, in one sweep over the disk if memory allows a list of
+ * it, else in pieces of the log.
+ *
+ * Return: 0, or the error of a read from the log or of a checkpoint.
+ */
+int __jbd2_lazy_drain(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned int max = lazy_batch_max(), busy, i, n, cap, chunk;
+	struct lazy_item *items;
+	u32 pos, left;
+	int err = 0;
+
+	mutex_lock(&journal->j_checkpoint_mutex);
+	while (!err && !is_journal_aborted(journal)) {
+		pos = jmap_scan_start(&lazy->map, &left);
+		cap = READ_ONCE(lazy->map.nr_live);
+		if (!left || !cap)
+			break;
+		items = kvmalloc_array(cap, sizeof(*items),
+				       GFP_NOFS | __GFP_NOWARN);
+		if (!items) {
+			items = lazy->batch;
+			cap = LAZY_BATCH;
+		}
+		for (n = 0; n < cap; n++)
+			if (!jmap_next_live(&lazy->map, &pos, &left,
+					    &items[n].home, &items[n].log_blk))
+				break;
+		sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
+		busy = 0;
+		for (i = 0; i < n && !err; i += chunk) {
+			chunk = min(n - i, max);
+			err = lazy_demote(lazy, items + i, chunk, &busy);
+			if (err >= 0)
+				err = lazy_checkpoint(journal);
+		}
+		if (items != lazy->batch)
+			kvfree(items);
+		/* Every transaction is committed: nothing can hold a block. */
+		if (WARN_ON_ONCE(busy))
+			err = -EBUSY;
+	}
+	mutex_unlock(&journal->j_checkpoint_mutex);
+	if (err)
+		jbd2_journal_abort(journal, err);
+	return err;
+}
+
+/* ------------------------------------------------------------------------- */
+/* Start and stop                                                             */
+
+/**
+ * jbd2_lazy_start() - make a journal lazy
+ * @journal: a loaded journal with an empty log and no transaction yet
+ * @extents: where the log lies, in ascending order and without holes;
+ *           kvmalloc()ed, owned by the journal from a successful call on
+ * @nr_extents: how many
+ *
+ * Return: 0, or -EINVAL if the journal has a feature that this cannot work
+ * with, -EBUSY if it is in use, -ENOMEM.
+ */
+int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
+		    unsigned int nr_extents)
+{
+	struct address_space *mapping = journal->j_fs_dev->bd_mapping;
+	struct jbd2_lazy *lazy;
+	int err;
+
+	if (!jbd2_has_feature_csum3(journal) ||
+	    jbd2_has_feature_fast_commit(journal) ||
+	    jbd2_has_feature_async_commit(journal) ||
+	    !(journal->j_flags & JBD2_BARRIER) || !nr_extents)
+		return -EINVAL;
+
+	lazy = kzalloc(sizeof(*lazy), GFP_KERNEL);
+	if (!lazy)
+		return -ENOMEM;
+	err = jmap_init(&lazy->map, journal->j_first, journal->j_last);
+	if (err)
+		goto free_lazy;
+	err = -ENOMEM;
+	lazy->batch = kvmalloc_array(LAZY_BATCH, sizeof(*lazy->batch),
+				     GFP_KERNEL);
+	if (!lazy->batch)
+		goto free_map;
+	lazy->journal = journal;
+	lazy->mapping = mapping;
+	lazy->extents = extents;
+	lazy->nr_extents = nr_extents;
+	INIT_LIST_HEAD(&lazy->revokes);
+	refcount_set(&lazy->refs, 1);
+	init_completion(&lazy->unused);
+
+	mutex_lock(&lazy_mutex);
+	err = -EBUSY;
+	if (READ_ONCE(mapping->a_ops) == &lazy_aops)
+		goto unlock;
+	if (!bdev_aops) {
+		bdev_aops = mapping->a_ops;
+		lazy_aops = *bdev_aops;
+		lazy_aops.read_folio = lazy_read_folio;
+		lazy_aops.readahead = NULL;	/* the cache falls back */
+	}
+	write_lock(&journal->j_state_lock);
+	if (!journal->j_running_transaction &&
+	    !journal->j_committing_transaction &&
+	    !journal->j_checkpoint_transactions) {
+		journal->j_lazy = lazy;
+		err = 0;
+	}
+	write_unlock(&journal->j_state_lock);
+	if (err)
+		goto unlock;
+	hlist_add_head_rcu(&lazy->node, &lazy_list);
+	/* Whoever sees the table finds the journal in the list. */
+	smp_store_release(&mapping->a_ops, &lazy_aops);
+	mutex_unlock(&lazy_mutex);
+	return 0;
+
+unlock:
+	mutex_unlock(&lazy_mutex);
+	kvfree(lazy->batch);
+free_map:
+	jmap_destroy(&lazy->map);
+free_lazy:
+	kfree(lazy);
+	return err;
+}
+EXPORT_SYMBOL(jbd2_lazy_start);
+
+/**
+ * jbd2_lazy_stop() - end lazy journaling, after a drain or an abort
+ * @journal: the journal; no transaction exists
+ */
+void jbd2_lazy_stop(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned long long block;
+
+	if (!lazy)
+		return;
+	mutex_lock(&lazy_mutex);
+	/* Nobody starts to look for the journal after this. */
+	smp_store_release(&lazy->mapping->a_ops, bdev_aops);
+	hlist_del_rcu(&lazy->node);
+	mutex_unlock(&lazy_mutex);
+	lazy_put(lazy);
+	wait_for_completion(&lazy->unused);
+
+	while (jbd2_journal_pop_revoke(&lazy->revokes, &block))
+		;	/* left over when the journal was aborted */
+	journal->j_lazy = NULL;
+	jmap_destroy(&lazy->map);
+	kvfree(lazy->extents);
+	kvfree(lazy->batch);
+	kfree_rcu(lazy, rcu);
+}
+
+/**
+ * jbd2_lazy_stats() - what the map holds and has done
+ * @journal: the journal
+ * @stats: filled in
+ *
+ * Return: false if the journal is not lazy.
+ */
+bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+
+	if (!lazy)
+		return false;
+	stats->live_blocks = READ_ONCE(lazy->map.nr_live);
+	stats->log_blocks = lazy->map.nr_slots;
+	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
+			      LAZY_BATCH * sizeof(*lazy->batch);
+	stats->inserted = atomic64_read(&lazy->inserted);
+	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
+	stats->dropped = atomic64_read(&lazy->dropped);
+	stats->demoted = atomic64_read(&lazy->demoted);
+	stats->emergency = atomic64_read(&lazy->emergency);
+	stats->log_reads = atomic64_read(&lazy->log_reads);
+	return true;
+}
+EXPORT_SYMBOL(jbd2_lazy_stats);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Lazy writeback journaling: the hooks of jbd2 and of its file system.
+ * See fs/jbd2/lazy.c.  A journal without it has j_lazy == NULL, and each hook
+ * is then one test.
+ */
+#ifndef _LINUX_JBD2_LAZY_H
+#define _LINUX_JBD2_LAZY_H
+
+#include <linux/jbd2.h>
+
+struct jbd2_lazy;
+
+/* A run of log blocks that is contiguous on the journal device. */
+struct jbd2_log_extent {
+	u64 phys;		/* first block on j_dev, in journal blocks */
+	u32 log;		/* first block in the log */
+	u32 len;
+};
+
+struct jbd2_lazy_stats {
+	u64 live_blocks;	/* home blocks whose newest copy is in the log */
+	u64 log_blocks;		/* blocks of the log */
+	u64 memory_bytes;
+	u64 inserted;		/* copies put into the map */
+	u64 superseded;		/* of these, in place of an older one */
+	u64 dropped;		/* by a revoke */
+	u64 demoted;		/* sent home */
+	u64 emergency;		/* of these, because the log was full */
+	u64 log_reads;		/* reads served from the log */
+};
+
+#ifdef CONFIG_JBD2_LAZY
+
+int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
+		    unsigned int nr_extents);
+void jbd2_lazy_stop(journal_t *journal);
+bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
+void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
+
+/* Called by jbd2 itself. */
+void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped);
+void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction);
+void __jbd2_lazy_hold(struct journal_head *jh);
+void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking);
+void __jbd2_lazy_keep_revoke(journal_t *journal, struct list_head *record);
+bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block);
+int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
+			    bool *wait);
+int __jbd2_lazy_drain(journal_t *journal);
+
+/* One copy of a metadata block is in the log (commit thread). */
+static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
+				      bool escaped)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_note_tag(journal, home, escaped);
+}
+
+/* The transaction's commit record is durable, or the journal is aborted. */
+static inline void jbd2_lazy_apply(journal_t *journal,
+				   transaction_t *transaction)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_apply(journal, transaction);
+}
+
+/* Whether a committed buffer may become clean without going home. */
+static inline bool jbd2_lazy_hold(journal_t *journal, struct journal_head *jh)
+{
+	if (!journal->j_lazy || is_journal_aborted(journal))
+		return false;
+	__jbd2_lazy_hold(jh);
+	return true;
+}
+
+/* A revoke of @home begins in, or is taken back from, the running transaction. */
+static inline void jbd2_lazy_revoking(journal_t *journal, u64 home,
+				      bool revoking)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_revoking(journal, home, revoking);
+}
+
+/* Takes over a revoke record that was written; true if it did. */
+static inline bool jbd2_lazy_keep_revoke(journal_t *journal,
+					 struct list_head *record)
+{
+	if (!journal->j_lazy)
+		return false;
+	__jbd2_lazy_keep_revoke(journal, record);
+	return true;
+}
+
+/* Moves the tail (@tid, @block) back to what the map still needs. */
+static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
+				    unsigned long *block)
+{
+	tid_t lazy_tid;
+	unsigned long lazy_block;
+
+	if (journal->j_lazy &&
+	    __jbd2_lazy_oldest(journal, &lazy_tid, &lazy_block) &&
+	    tid_gt(*tid, lazy_tid)) {
+		*tid = lazy_tid;
+		*block = lazy_block;
+	}
+}
+
+/*
+ * The log lacks @nblocks: send the oldest copies home, by way of the checkpoint
+ * list.  Returns how many; if none could go because a transaction holds them,
+ * sets @wait and the @tid whose commit frees them.
+ */
+static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
+					tid_t *tid, bool *wait)
+{
+	return journal->j_lazy ?
+		__jbd2_lazy_demote_tail(journal, nblocks, tid, wait) : 0;
+}
+
+/* Send everything home; no handle is open and none can start. */
+static inline int jbd2_lazy_drain(journal_t *journal)
+{
+	return journal->j_lazy ? __jbd2_lazy_drain(journal) : 0;
+}
+
+#else /* !CONFIG_JBD2_LAZY */
+
+static inline int jbd2_lazy_start(journal_t *journal,
+				  struct jbd2_log_extent *extents,
+				  unsigned int nr_extents)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void jbd2_lazy_stop(journal_t *journal) {}
+
+static inline bool jbd2_lazy_stats(journal_t *journal,
+				   struct jbd2_lazy_stats *stats)
+{
+	return false;
+}
+
+static inline void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
+{
+	submit_bh(opf, bh);
+}
+
+static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
+				      bool escaped) {}
+static inline void jbd2_lazy_apply(journal_t *journal,
+				   transaction_t *transaction) {}
+
+static inline bool jbd2_lazy_hold(journal_t *journal, struct journal_head *jh)
+{
+	return false;
+}
+
+static inline void jbd2_lazy_revoking(journal_t *journal, u64 home,
+				      bool revoking) {}
+
+static inline bool jbd2_lazy_keep_revoke(journal_t *journal,
+					 struct list_head *record)
+{
+	return false;
+}
+
+static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
+				    unsigned long *block) {}
+
+static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
+					tid_t *tid, bool *wait)
+{
+	return 0;
+}
+
+static inline int jbd2_lazy_drain(journal_t *journal)
+{
+	return 0;
+}
+
+#endif /* CONFIG_JBD2_LAZY */
+#endif /* _LINUX_JBD2_LAZY_H */
