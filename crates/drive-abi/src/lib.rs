@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The drive behind the C ABI of `machine/arch/um/drivers/shingle_drive_abi.h`.
+//!
+//! Every function trusts its caller as C does: pointers are valid for the lengths given, a drive comes from
+//! `shingle_drive_open`, and one call at a time. Numbers are checked; a wrong one is -EINVAL.
+#![cfg_attr(feature = "kernel", no_std)]
+
+extern crate alloc;
+
+#[cfg(any(feature = "kernel", test))]
+mod heap;
+#[cfg(feature = "kernel")]
+mod kernel;
+#[cfg(not(feature = "kernel"))]
+mod kernel {
+    //! With std, the host's allocator serves.
+    pub fn take_reserve() -> bool {
+        true
+    }
+    pub fn out_of_memory() -> bool {
+        false
+    }
+}
+
+use alloc::boxed::Box;
+use core::ffi::{c_char, c_void};
+use core::fmt::Write;
+use core::slice;
+use smr_drive::request::{Class, Completion, Op, Outcome, Refusal, Request};
+use smr_drive::Drive;
+use zoned::{BlockRange, Lba};
+
+const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// `struct shingle_geometry`.
+#[repr(C)]
+pub struct ShingleGeometry {
+    capacity_sectors: u64,
+    logical_block_bytes: u32,
+    physical_block_bytes: u32,
+    queue_depth: u32,
+    max_request_sectors: u32,
+    volatile_cache: u32,
+    fua: u32,
+    discard: u32,
+    zoned: u32,
+    zone_sectors: u64,
+}
+
+/// `struct shingle_completion`.
+#[repr(C)]
+pub struct ShingleCompletion {
+    tag: u64,
+    status: i32,
+    pad: u32,
+}
+
+/// Text into a buffer of the caller's. Counts what does not fit, too.
+struct Text<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+}
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, s: &str) -> core::fmt::Result {
+        if let Some(to) = self.buf.get_mut(self.len..self.len + s.len()) {
+            to.copy_from_slice(s.as_bytes());
+        }
+        self.len += s.len();
+        Ok(())
+    }
+}
+
+/// A slice of the caller's; a null pointer is an empty one.
+///
+/// # Safety
+/// `data` is null or valid for `len` bytes for as long as the slice is used.
+unsafe fn bytes<'a>(data: *const u8, len: usize) -> &'a [u8] {
+    if data.is_null() {
+        &[]
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts(data, len) }
+    }
+}
+
+/// The same, to write to.
+///
+/// # Safety
+/// As [`bytes`], and nobody else uses the memory meanwhile.
+unsafe fn bytes_mut<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
+    if data.is_null() {
+        &mut []
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts_mut(data, len) }
+    }
+}
+
+fn refusal_errno(refusal: Refusal) -> i32 {
+    -match refusal {
+        Refusal::QueueFull => EBUSY,
+        Refusal::Invalid => EINVAL,
+        Refusal::Unsupported => EOPNOTSUPP,
+    }
+}
+
+/// Switches on the drive of a file. Null, and a sentence that ends with NUL in `err`, if that cannot be.
+///
+/// # Safety
+/// `file` stays mapped until the process ends. `err` is valid for `err_len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_open(
+    file: *const c_void,
+    len: u64,
+    seed: u64,
+    err: *mut c_char,
+    err_len: u32,
+) -> *mut Drive {
+    // SAFETY: the caller's promise.
+    let (file, err) = unsafe {
+        (
+            bytes(file.cast(), len as usize),
+            bytes_mut(err.cast(), err_len as usize),
+        )
+    };
+    let room = err.len().saturating_sub(1);
+    let mut text = Text {
+        buf: &mut err[..room],
+        len: 0,
+    };
+    let opened = if kernel::take_reserve() {
+        smr_drive::file::open(file)
+    } else {
+        Err(smr_drive::file::FileError::NoMemory)
+    };
+    match opened {
+        Ok(opened) => return Box::into_raw(Box::new(Drive::new(opened, seed))),
+        Err(why) => {
+            let _ = write!(text, "{why}");
+        }
+    }
+    let end = text.len.min(room);
+    if let Some(nul) = err.get_mut(end) {
+        *nul = 0;
+    }
+    core::ptr::null_mut()
+}
+
+/// What the host must know of the drive.
+///
+/// # Safety
+/// Both pointers are valid.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_geometry(
+    drive: *const Drive,
+    geometry: *mut ShingleGeometry,
+) {
+    // SAFETY: the caller's promise.
+    let (drive, geometry) = unsafe { (&*drive, &mut *geometry) };
+    let profile = drive.profile();
+    *geometry = ShingleGeometry {
+        capacity_sectors: profile.capacity_sectors(),
+        logical_block_bytes: profile.logical_block_bytes,
+        physical_block_bytes: profile.physical_block_bytes,
+        queue_depth: profile.interface.queue_depth,
+        max_request_sectors: profile.interface.max_request_sectors,
+        volatile_cache: 1,
+        fua: 1,
+        discard: 0,
+        zoned: 0,
+        zone_sectors: 0,
+    };
+}
+
+/// Hands over a piece of the data of the write that will be submitted under `tag`.
+///
+/// # Safety
+/// `drive` is one; `data` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_put(
+    drive: *mut Drive,
+    tag: u64,
+    offset_bytes: u32,
+    data: *const c_void,
+    len: u32,
+) -> i32 {
+    if kernel::out_of_memory() {
+        return -ENOMEM;
+    }
+    // SAFETY: the caller's promise.
+    let (drive, data) = unsafe { (&mut *drive, bytes(data.cast(), len as usize)) };
+    drive
+        .put(tag, offset_bytes as usize, data)
+        .map_or_else(refusal_errno, |()| 0)
+}
+
+/// Submits a request.
+///
+/// # Safety
+/// `drive` is one.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_submit(
+    drive: *mut Drive,
+    now_ns: u64,
+    tag: u64,
+    op: u32,
+    flags: u32,
+    sector: u64,
+    sectors: u32,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &mut *drive };
+    let Some(op) = Op::from_number(op) else {
+        return -EINVAL;
+    };
+    let request = Request {
+        tag,
+        op,
+        flags,
+        lba: Lba(sector),
+        sectors,
+    };
+    if request.writes() && kernel::out_of_memory() {
+        drive.forget_staged(tag);
+        return -ENOMEM;
+    }
+    drive
+        .submit(now_ns, request)
+        .map_or_else(refusal_errno, |()| 0)
+}
+
+/// Fetches data: the newest, whether already on the medium or not.
+///
+/// # Safety
+/// `drive` is one; `data` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_get(
+    drive: *mut Drive,
+    sector: u64,
+    data: *mut c_void,
+    len: u32,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let (drive, data) = unsafe { (&mut *drive, bytes_mut(data.cast(), len as usize)) };
+    drive.get(sector, data).map_or(-EIO, |()| 0)
+}
+
+/// When to call `shingle_drive_advance` next, whatever the host does until then; U64_MAX: no need to.
+///
+/// # Safety
+/// `drive` is one.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_next_event(drive: *const Drive) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*drive }.next_event().unwrap_or(u64::MAX)
+}
+
+/// Lets time pass and collects completions, at most `max`; call again if it returned `max`.
+///
+/// # Safety
+/// `drive` is one; `out` is valid for `max` completions.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_advance(
+    drive: *mut Drive,
+    now_ns: u64,
+    out: *mut ShingleCompletion,
+    max: u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &mut *drive };
+    let mut count = 0;
+    drive.advance(now_ns, max as usize, |Completion { tag, outcome }| {
+        let status = match outcome {
+            Outcome::Done => 0,
+            Outcome::Damaged => -EIO,
+        };
+        // SAFETY: the drive hands over at most `max` completions.
+        unsafe {
+            out.add(count).write(ShingleCompletion {
+                tag,
+                status,
+                pad: 0,
+            })
+        };
+        count += 1;
+    });
+    count as u32
+}
+
+/// The counters as JSON, without NUL. Returns their length; if that is more than `len`, `buf` holds nothing of use.
+///
+/// # Safety
+/// `drive` is one; `buf` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_report(
+    drive: *mut Drive,
+    now_ns: u64,
+    buf: *mut c_char,
+    len: u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
+    let mut text = Text { buf, len: 0 };
+    let _ = drive.report(now_ns, &mut text);
+    text.len as u32
+}
+
+/// Tells where a class of data lies: `count` pairs of first sector and number of sectors, in place of what was told
+/// before.
+///
+/// # Safety
+/// `drive` is one; `extents` is valid for `2 * count` numbers.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_set_class(
+    drive: *mut Drive,
+    class: u32,
+    extents: *const u64,
+    count: u32,
+) -> i32 {
+    let class = match class {
+        1 => Class::Journal,
+        2 => Class::Superblock,
+        _ => return -EINVAL,
+    };
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &mut *drive };
+    let pair = |i: usize| {
+        // SAFETY: `i` is below `count`.
+        unsafe { (*extents.add(2 * i), *extents.add(2 * i + 1)) }
+    };
+    let ranges = (0..count as usize)
+        .map(pair)
+        .filter(|(_, sectors)| *sectors > 0);
+    drive.set_class(
+        class,
+        ranges
+            .map(|(first, sectors)| BlockRange::covering(Lba(first), sectors))
+            .collect(),
+    );
+    0
+}
+
+/// Writes a marker into the trace.
+///
+/// # Safety
+/// `drive` is one; `text` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_mark(
+    drive: *mut Drive,
+    now_ns: u64,
+    text: *const c_char,
+    len: u32,
+) {
+    // SAFETY: the caller's promise.
+    let (drive, text) = unsafe { (&mut *drive, bytes(text.cast(), len as usize)) };
+    drive.mark(now_ns, text);
+}
+
+/// Takes finished bytes of the trace. The drive keeps a trace from the first call on (a length of 0 will do); take it
+/// at least every 10,000 requests, or the newest records are lost and counted.
+///
+/// # Safety
+/// `drive` is one; `buf` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_trace_take(
+    drive: *mut Drive,
+    buf: *mut c_void,
+    len: u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
+    drive.trace_take(buf) as u32
+}
+
+/// Power fails: what was not durable is gone, and with it every request.
+///
+/// # Safety
+/// `drive` is one.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut Drive, now_ns: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *drive }.power_cut(now_ns);
+}
+
+/// Writes the drive file, as a power cut now would leave it, piece by piece and in order. Stops at the first status of
+/// `write` that is not 0, and returns it.
+///
+/// # Safety
+/// `drive` is one; `write` may be called with `ctx`.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_save(
+    drive: *mut Drive,
+    write: extern "C" fn(*mut c_void, *const c_void, u64) -> i32,
+    ctx: *mut c_void,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &mut *drive };
+    let result = drive.save(
+        |piece| match write(ctx, piece.as_ptr().cast(), piece.len() as u64) {
+            0 => Ok(()),
+            status => Err(status),
+        },
+    );
+    match result {
+        Ok(()) => 0,
+        Err(status) => status,
+    }
+}

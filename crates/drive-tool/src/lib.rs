@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Host side of the simulated drives: profiles as people write them, drive files, traces.
+
+pub mod nearest;
+pub mod profile;

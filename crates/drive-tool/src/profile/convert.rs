@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From units for people to units for the drive: nanoseconds, blocks, tracks.
+
+use super::reader::{ProfileError, ProfileText};
+use smr_drive::profile::{
+    Buffer, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping, Translation,
+};
+
+const BLOCK_BYTES: f64 = 4096.0;
+const KIB: f64 = 1024.0;
+const MIB: f64 = 1024.0 * KIB;
+const GIB: f64 = 1024.0 * MIB;
+const MB: f64 = 1e6;
+const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: f64 = 1e9;
+
+fn ns(ms: f64) -> u64 {
+    (ms * NS_PER_MS).round() as u64
+}
+
+fn blocks(bytes: f64) -> u64 {
+    (bytes / BLOCK_BYTES).round() as u64
+}
+
+/// Converts a checked profile.
+pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
+    if text.get("platters.inner_rate") > text.get("platters.outer_rate") {
+        return Err(ProfileError {
+            file: text.file.clone(),
+            line: 0,
+            message: "platters.inner_rate: expected at most platters.outer_rate".into(),
+        });
+    }
+    Ok(Profile {
+        name: text.name.clone(),
+        model: text.model.clone(),
+        capacity_bytes: text.get("host.capacity") as u64,
+        logical_block_bytes: text.get("host.logical_block") as u32,
+        physical_block_bytes: text.get("host.physical_block") as u32,
+        mechanics: mechanics(text),
+        interface: interface(text),
+        buffer: Buffer {
+            dirty_blocks_max: blocks(text.get("buffer.dirty_max") * MIB),
+            dirty_extents_max: text.get("buffer.dirty_extents_max") as u32,
+            hold_ns: ns(text.get("buffer.hold")),
+            destage_blocks_max: blocks(text.get("buffer.destage_max") * KIB),
+            elevator_window: text.get("buffer.elevator_window") as u32,
+        },
+        translation: translation(text),
+    })
+}
+
+fn interface(text: &ProfileText) -> Interface {
+    Interface {
+        command_ns: ns(text.get("interface.command")),
+        command_gap_ns: ns(text.get("interface.command_gap")),
+        block_ns: (BLOCK_BYTES / (text.get("interface.link_rate") * MB) * NS_PER_S).round() as u64,
+        queue_depth: text.get("interface.queue_depth") as u32,
+        max_request_sectors: (text.get("interface.max_request") * KIB / 512.0) as u32,
+    }
+}
+
+fn mechanics(text: &ProfileText) -> Mechanics {
+    let revolution_s = 60.0 / text.get("platters.spindle");
+    let heads = text.get("platters.heads");
+    let run_bytes = text.get("platters.serpentine_run") * GIB;
+    // A sustained rate includes the step to the next track; by cylinder, most steps are head switches.
+    let step_ms = if run_bytes > 0.0 {
+        text.get("seek.track_to_track")
+    } else {
+        text.get("seek.head_switch")
+    };
+    let step_s = step_ms / 1000.0;
+    let (outer, inner) = (
+        text.get("platters.outer_rate") * MB,
+        text.get("platters.inner_rate") * MB,
+    );
+    let zones = text.get("platters.recording_zones");
+    // Constant areal density: the bytes of a track are linear in its radius.
+    let track_bytes =
+        |i: f64| (outer - (outer - inner) * (i + 0.5) / zones) * (revolution_s + step_s);
+    let tracks: Vec<f64> = (0..zones as u32)
+        .map(|i| (track_bytes(f64::from(i)) / BLOCK_BYTES).round())
+        .collect();
+    // What the host sees, the persistent cache, a scratch band, and one part in 200 for the ends of zones and bands.
+    let hidden = text
+        .parameters
+        .get("translation.cache")
+        .map_or(0.0, |p| p.value * GIB + 64.0 * MIB);
+    let total_blocks = (text.get("host.capacity") + hidden) * 1.005 / BLOCK_BYTES;
+    let least_cylinders = (total_blocks / heads / tracks.iter().sum::<f64>()).ceil();
+    // A zone holds whole runs: they are made a little shorter or longer than the profile says.
+    let run_tracks = (run_bytes / track_bytes(zones / 2.0)).clamp(1.0, least_cylinders);
+    let runs = (least_cylinders / run_tracks).round().max(1.0);
+    let serpentine_tracks = (least_cylinders / runs).ceil() as u32;
+    Mechanics {
+        revolution_ns: (revolution_s * NS_PER_S).round() as u64,
+        heads: heads as u32,
+        serpentine_tracks,
+        zones: tracks
+            .iter()
+            .map(|t| RecordingZone {
+                track_blocks: *t as u32,
+                cylinders: serpentine_tracks * runs as u32,
+            })
+            .collect(),
+        seek: Seek {
+            track_to_track_ns: ns(text.get("seek.track_to_track")),
+            a_ns: ns(text.get("seek.short_base")),
+            b_ns: ns(text.get("seek.short_root")),
+            c_ns: ns(text.get("seek.long_base")),
+            d_ns: ns(text.get("seek.long_slope")),
+            knee_q32: (text.get("seek.knee") * f64::powi(2.0, 32)) as u64,
+        },
+        head_switch_ns: ns(text.get("seek.head_switch")),
+        write_settle_ns: ns(text.get("seek.write_settle")),
+        segment_blocks: blocks(text.get("read_ahead.segment") * KIB) as u32,
+        segments: text.get("read_ahead.segments") as u32,
+    }
+}
+
+fn translation(text: &ProfileText) -> Translation {
+    if text.kind == "conventional" {
+        return Translation::Conventional;
+    }
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    Translation::StaticMapping(StaticMapping {
+        band_tracks: of("band") as u32,
+        cache_blocks: blocks(of("cache") * GIB),
+        cache_entries_max: of("cache_entries") as u64,
+        entry_ns: ns(of("entry_time")),
+        entry_blocks_max: blocks(of("entry_max") * KIB),
+        entry_header_blocks: blocks(of("entry_header") * KIB),
+        append_entries_max: of("append_max") as u32,
+        idle_ns: ns(of("idle") * 1000.0),
+        clean_slice_ns: ns(of("clean_slice")),
+        merge_ns_by_log2: (0..16)
+            .map(|i| ns(of("merge_base") * f64::from(1 << i).powf(of("merge_exponent"))))
+            .collect(),
+        clean_max_ns: ns(of("clean_max") * 1000.0),
+        stream_min_blocks: blocks(of("stream_min") * MIB),
+        stream_memory_ns: ns(of("stream_memory") * 1000.0),
+        stream_runs_max: of("stream_runs") as u32,
+    })
+}

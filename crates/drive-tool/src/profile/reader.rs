@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The TOML side: which keys there are, in which unit and range, and errors that say where and what.
+
+use crate::nearest::nearest;
+use std::collections::BTreeMap;
+use std::fmt;
+use toml_edit::{ImDocument, Item, Value};
+
+/// What a key means to the reader: (key, unit, least, most).
+type Rule = (&'static str, &'static str, f64, f64);
+
+const COMMON: &[Rule] = &[
+    ("host.capacity", "B", 1048576.0, 1e15),
+    ("host.logical_block", "B", 512.0, 4096.0),
+    ("host.physical_block", "B", 512.0, 4096.0),
+    ("platters.spindle", "rpm", 1000.0, 20000.0),
+    ("platters.heads", "1", 1.0, 64.0),
+    ("platters.outer_rate", "MB/s", 1.0, 1000.0),
+    ("platters.inner_rate", "MB/s", 1.0, 1000.0),
+    ("platters.recording_zones", "1", 1.0, 256.0),
+    ("platters.serpentine_run", "GiB", 0.0, 1000.0),
+    ("seek.track_to_track", "ms", 0.0, 100.0),
+    ("seek.short_base", "ms", 0.0, 100.0),
+    ("seek.short_root", "ms", 0.0, 100.0),
+    ("seek.long_base", "ms", 0.0, 100.0),
+    ("seek.long_slope", "ms", 0.0, 100.0),
+    ("seek.knee", "stroke", 0.0, 1.0),
+    ("seek.head_switch", "ms", 0.0, 100.0),
+    ("seek.write_settle", "ms", 0.0, 100.0),
+    ("interface.command", "ms", 0.0, 100.0),
+    ("interface.command_gap", "ms", 0.0, 100.0),
+    ("interface.link_rate", "MB/s", 1.0, 100000.0),
+    ("interface.queue_depth", "commands", 1.0, 1024.0),
+    ("interface.max_request", "KiB", 4.0, 65536.0),
+    ("read_ahead.segment", "KiB", 0.0, 65536.0),
+    ("read_ahead.segments", "1", 0.0, 1024.0),
+    ("buffer.dirty_max", "MiB", 1.0, 65536.0),
+    ("buffer.dirty_extents_max", "1", 1.0, 1e6),
+    ("buffer.hold", "ms", 0.0, 60000.0),
+    ("buffer.destage_max", "KiB", 4.0, 65536.0),
+    ("buffer.elevator_window", "1", 1.0, 10000.0),
+];
+
+const STATIC_MAPPING: &[Rule] = &[
+    ("translation.band", "tracks", 1.0, 10000.0),
+    ("translation.cache", "GiB", 0.0001, 10000.0),
+    ("translation.cache_entries", "1", 1.0, 1e8),
+    ("translation.entry_time", "ms", 0.0, 100.0),
+    ("translation.entry_max", "KiB", 4.0, 65536.0),
+    ("translation.entry_header", "KiB", 0.0, 1024.0),
+    ("translation.append_max", "1", 1.0, 10000.0),
+    ("translation.idle", "s", 0.0, 3600.0),
+    ("translation.clean_slice", "ms", 1.0, 60000.0),
+    ("translation.merge_base", "ms", 0.0, 1000.0),
+    ("translation.merge_exponent", "1", 0.1, 3.0),
+    ("translation.clean_max", "s", 0.0, 3600.0),
+    ("translation.stream_min", "MiB", 0.01, 65536.0),
+    ("translation.stream_memory", "s", 0.0, 3600.0),
+    ("translation.stream_runs", "1", 1.0, 1000.0),
+];
+
+/// Kinds of translation, by name.
+pub const KINDS: [&str; 2] = ["conventional", "static_mapping"];
+const CONFIDENCES: [&str; 6] = ["S", "P", "2", "D", "R", "G"];
+
+/// Why a profile is refused.
+#[derive(Debug)]
+pub struct ProfileError {
+    /// Name of the file.
+    pub file: String,
+    /// Line, counted from 1; 0 if the trouble is with the whole file.
+    pub line: usize,
+    /// Key, what was found, what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message),
+            line => write!(f, "{}:{}: {}", self.file, line, self.message),
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+/// One value with what is known about it.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// In the unit.
+    pub value: f64,
+    /// Unit.
+    pub unit: String,
+    /// Where the value is from.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: String,
+}
+
+/// A profile as written.
+#[derive(Clone, Debug)]
+pub struct ProfileText {
+    /// Name of the file.
+    pub file: String,
+    /// Short name.
+    pub name: String,
+    /// What the label says.
+    pub model: String,
+    /// Kind of translation.
+    pub kind: String,
+    /// All parameters by key.
+    pub parameters: BTreeMap<String, Parameter>,
+}
+
+impl ProfileText {
+    /// A parameter that the reader has checked to be there.
+    pub fn get(&self, key: &str) -> f64 {
+        self.parameters[key].value
+    }
+}
+
+/// Where in the text we are, for errors.
+struct Place<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn error(&self, item: Option<std::ops::Range<usize>>, message: String) -> ProfileError {
+        let line = item.map_or(0, |span| {
+            self.text[..span.start.min(self.text.len())]
+                .matches('\n')
+                .count()
+                + 1
+        });
+        ProfileError {
+            file: self.file.to_string(),
+            line,
+            message,
+        }
+    }
+}
+
+/// Reads and checks a profile.
+pub fn read(file: &str, text: &str) -> Result<ProfileText, ProfileError> {
+    let place = Place { file, text };
+    let document = ImDocument::parse(text.to_string())
+        .map_err(|why| place.error(why.span(), format!("not TOML: {}", why.message())))?;
+    let string = |table: &Item, key: &str, full: &str| {
+        let item = table
+            .get(key)
+            .ok_or_else(|| place.error(None, format!("{full} is missing: expected a text")))?;
+        let text = item.as_str().filter(|s| !s.is_empty());
+        text.map(str::to_string)
+            .ok_or_else(|| place.error(item.span(), format!("{full}: expected a text")))
+    };
+    let root = document.as_item();
+    let name = string(root, "name", "name")?;
+    let model = string(root, "model", "model")?;
+    let kind = string(
+        root.get("translation").unwrap_or(&Item::None),
+        "kind",
+        "translation.kind",
+    )?;
+    if !KINDS.contains(&kind.as_str()) {
+        let item = root.get("translation").and_then(|t| t.get("kind"));
+        let message = format!(
+            "translation.kind is '{kind}': expected {}",
+            KINDS.join(" or ")
+        );
+        return Err(place.error(item.and_then(Item::span), message));
+    }
+    let rules: Vec<Rule> = match kind.as_str() {
+        "static_mapping" => [COMMON, STATIC_MAPPING].concat(),
+        _ => COMMON.to_vec(),
+    };
+    refuse_unknown(&place, root, &rules)?;
+    let mut parameters = BTreeMap::new();
+    for rule in &rules {
+        parameters.insert(rule.0.to_string(), parameter(&place, root, rule)?);
+    }
+    Ok(ProfileText {
+        file: file.to_string(),
+        name,
+        model,
+        kind,
+        parameters,
+    })
+}
+
+fn refuse_unknown(place: &Place<'_>, root: &Item, rules: &[Rule]) -> Result<(), ProfileError> {
+    let known: Vec<&str> = rules
+        .iter()
+        .map(|r| r.0)
+        .chain(["name", "model", "translation.kind"])
+        .collect();
+    let top = root.as_table().into_iter().flat_map(|t| t.iter());
+    for (section, item) in top {
+        let keys: Vec<(String, Option<std::ops::Range<usize>>)> = match item.as_table() {
+            Some(table) => table
+                .iter()
+                .map(|(key, item)| (format!("{section}.{key}"), item.span()))
+                .collect(),
+            None => vec![(section.to_string(), item.span())],
+        };
+        for (key, span) in keys {
+            if !known.contains(&key.as_str()) {
+                let near = nearest(&key, &known)
+                    .map_or(String::new(), |n| format!("; nearest known key: {n}"));
+                return Err(place.error(span, format!("{key}: no such key{near}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn parameter(place: &Place<'_>, root: &Item, rule: &Rule) -> Result<Parameter, ProfileError> {
+    let (key, unit, least, most) = *rule;
+    let expected = format!(
+        "expected {{ value = …, unit = \"{unit}\", source = \"…\", confidence = \"…\" }} with a value from {least} to {most}"
+    );
+    let (section, name) = key.split_once('.').unwrap_or(("", key));
+    let item = root
+        .get(section)
+        .and_then(|s| s.get(name))
+        .ok_or_else(|| place.error(None, format!("{key} is missing: {expected}")))?;
+    let wrong = |what: String| place.error(item.span(), format!("{key}: {what}: {expected}"));
+    let table = item
+        .as_inline_table()
+        .ok_or_else(|| wrong("not a table".into()))?;
+    let text = |field: &str| {
+        let text = table
+            .get(field)
+            .and_then(Value::as_str)
+            .filter(|s| !s.is_empty());
+        text.map(str::to_string)
+            .ok_or_else(|| wrong(format!("no {field}")))
+    };
+    let value = table
+        .get("value")
+        .and_then(|v| v.as_float().or_else(|| v.as_integer().map(|i| i as f64)));
+    let value = value.ok_or_else(|| wrong("no value".into()))?;
+    if !(least..=most).contains(&value) {
+        return Err(wrong(format!("value {value} is out of range")));
+    }
+    let parameter = Parameter {
+        value,
+        unit: text("unit")?,
+        source: text("source")?,
+        confidence: text("confidence")?,
+    };
+    if parameter.unit != unit {
+        return Err(wrong(format!("unit is '{}'", parameter.unit)));
+    }
+    if !CONFIDENCES.contains(&parameter.confidence.as_str()) {
+        return Err(wrong(format!(
+            "confidence is '{}', not one of {}",
+            parameter.confidence,
+            CONFIDENCES.join(", ")
+        )));
+    }
+    Ok(parameter)
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! What the host has written: a value for each 4 KiB block, in as little memory as its bytes allow.
+//!
+//! Most blocks of a benchmark are one word repeated, and most metadata blocks are nearly empty. So a block is zero (it
+//! costs nothing), a repeated word, or the set of its 64-byte lines that are not zero. Blocks are grouped in leaves of
+//! 2 MiB; a leaf without anything in it does not exist.
+//!
+//! A drive file's leaves stay in the file until they are touched, and their lines until they are overwritten: opening a
+//! file costs its index, not its contents.
+
+mod arena;
+mod packed;
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use arena::{Arena, Record};
+use zoned::{Block, BlockRange, BLOCK_BYTES};
+
+pub use packed::{IndexEntry, INDEX_ENTRY_BYTES};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+const LINE_BYTES: usize = 64;
+const LINES: usize = BLOCK / LINE_BYTES;
+/// Blocks of a leaf.
+pub const LEAF_BLOCKS: usize = 512;
+/// Leaves of one entry of the root.
+const NODE_LEAVES: usize = 1024;
+
+/// A leaf whose bytes in the drive file do not match their checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its number: the first block divided by [`LEAF_BLOCKS`].
+    pub leaf: u64,
+}
+
+/// What a block holds. Not `Clone`: a record in the arena has one owner.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Value(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Zero,
+    /// One word, 512 times. Never 0.
+    Word(u64),
+    Lines(Record),
+    /// Mask and lines at this byte of the file's packed contents.
+    File(u64),
+}
+
+/// A leaf in memory. Kinds and payloads apart: 9 bytes a block instead of 16.
+struct Leaf {
+    kinds: Box<[u8]>,
+    payloads: Box<[u64]>,
+}
+
+enum Slot {
+    Empty,
+    /// Still in the file: number of its index entry.
+    Packed(u32),
+    Loaded(Leaf),
+}
+
+/// The contents of a drive.
+#[derive(Default)]
+pub struct Contents {
+    root: Vec<Option<Box<[Slot]>>>,
+    arena: Arena,
+    index: Vec<IndexEntry>,
+    packed: &'static [u8],
+    block: Vec<u8>,
+}
+
+impl Leaf {
+    fn new() -> Self {
+        Leaf {
+            kinds: vec![0; LEAF_BLOCKS].into_boxed_slice(),
+            payloads: vec![0; LEAF_BLOCKS].into_boxed_slice(),
+        }
+    }
+
+    fn get(&self, i: usize) -> Kind {
+        let payload = self.payloads[i];
+        match self.kinds[i] {
+            0 => Kind::Zero,
+            1 => Kind::Word(payload),
+            2 => Kind::Lines(Record(payload)),
+            _ => Kind::File(payload),
+        }
+    }
+
+    fn set(&mut self, i: usize, kind: Kind) {
+        (self.kinds[i], self.payloads[i]) = match kind {
+            Kind::Zero => (0, 0),
+            Kind::Word(word) => (1, word),
+            Kind::Lines(record) => (2, record.0),
+            Kind::File(at) => (3, at),
+        };
+    }
+}
+
+fn leaf_of(block: Block) -> u64 {
+    block.0 / LEAF_BLOCKS as u64
+}
+
+fn place_in_leaf(block: Block) -> usize {
+    (block.0 % LEAF_BLOCKS as u64) as usize
+}
+
+fn word_at(bytes: &[u8], i: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// The word of which `block` is nothing but repetitions.
+fn repeated_word(block: &[u8]) -> Option<u64> {
+    // A block that equals itself shifted by a word: one memcmp, which stops at the first difference.
+    (block[8..] == block[..BLOCK - 8]).then(|| word_at(block, 0))
+}
+
+/// Which lines are not all zero.
+fn line_mask(block: &[u8]) -> u64 {
+    let mut mask = 0;
+    for (i, line) in block.chunks_exact(LINE_BYTES).enumerate() {
+        let any = (0..LINE_BYTES / 8).fold(0, |any, w| any | word_at(line, w));
+        mask |= u64::from(any != 0) << i;
+    }
+    mask
+}
+
+/// Writes the block stored as mask and lines to `out`.
+fn unpack_lines(stored: &[u8], out: &mut [u8]) {
+    let mask = word_at(stored, 0);
+    let mut from = 8;
+    for (i, line) in out.chunks_exact_mut(LINE_BYTES).enumerate() {
+        if mask >> i & 1 == 1 {
+            line.copy_from_slice(&stored[from..from + LINE_BYTES]);
+            from += LINE_BYTES;
+        } else {
+            line.fill(0);
+        }
+    }
+}
+
+/// Whether `stored` holds exactly `block`, whose mask is `mask`.
+fn same_lines(stored: &[u8], mask: u64, block: &[u8]) -> bool {
+    if word_at(stored, 0) != mask {
+        return false;
+    }
+    let mut from = 8;
+    block
+        .chunks_exact(LINE_BYTES)
+        .enumerate()
+        .filter(|(i, _)| mask >> i & 1 == 1)
+        .all(|(_, line)| {
+            from += LINE_BYTES;
+            *line == stored[from - LINE_BYTES..from]
+        })
+}
+
+impl Contents {
+    /// Nothing written: all zero.
+    pub fn new() -> Self {
+        Contents {
+            block: vec![0; BLOCK],
+            ..Contents::default()
+        }
+    }
+
+    /// Blocks kept line by line in memory.
+    pub fn records_held(&self) -> u64 {
+        self.arena.records
+    }
+
+    fn slot_mut(&mut self, leaf: u64) -> &mut Slot {
+        let node = (leaf / NODE_LEAVES as u64) as usize;
+        if node >= self.root.len() {
+            self.root.resize_with(node + 1, || None);
+        }
+        let slots =
+            self.root[node].get_or_insert_with(|| (0..NODE_LEAVES).map(|_| Slot::Empty).collect());
+        &mut slots[(leaf % NODE_LEAVES as u64) as usize]
+    }
+
+    fn slot(&self, leaf: u64) -> &Slot {
+        match self.root.get((leaf / NODE_LEAVES as u64) as usize) {
+            Some(Some(slots)) => &slots[(leaf % NODE_LEAVES as u64) as usize],
+            _ => &Slot::Empty,
+        }
+    }
+
+    /// Brings a leaf into memory; `create` makes an empty one.
+    fn load(&mut self, leaf: u64, create: bool) -> Result<Option<&mut Leaf>, Damaged> {
+        let loaded = match self.slot(leaf) {
+            Slot::Empty if !create => return Ok(None),
+            Slot::Empty => Some(Leaf::new()),
+            Slot::Packed(entry) => Some(packed::unpack(self.packed, &self.index[*entry as usize])?),
+            Slot::Loaded(_) => None,
+        };
+        let slot = self.slot_mut(leaf);
+        if let Some(loaded) = loaded {
+            *slot = Slot::Loaded(loaded);
+        }
+        match slot {
+            Slot::Loaded(leaf) => Ok(Some(leaf)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Mask and lines of a value that has them.
+    fn stored(&self, kind: Kind) -> &[u8] {
+        match kind {
+            Kind::Lines(record) => self.arena.bytes(record),
+            Kind::File(at) => packed::record_at(self.packed, at),
+            _ => &[],
+        }
+    }
+
+    /// Whether `value` is what `block` says.
+    fn holds(&self, kind: Kind, block: &[u8]) -> bool {
+        match kind {
+            Kind::Zero => repeated_word(block) == Some(0),
+            Kind::Word(word) => repeated_word(block) == Some(word),
+            Kind::Lines(_) | Kind::File(_) => {
+                same_lines(self.stored(kind), line_mask(block), block)
+            }
+        }
+    }
+
+    fn encode(&mut self, block: &[u8]) -> Kind {
+        match repeated_word(block) {
+            Some(0) => Kind::Zero,
+            Some(word) => Kind::Word(word),
+            None => Kind::Lines(self.arena.store(line_mask(block), block)),
+        }
+    }
+
+    /// Writes one whole block. Returns what it held, if that was different.
+    pub fn write(&mut self, at: Block, block: &[u8]) -> Result<Option<Value>, Damaged> {
+        let old = self.kind(at)?;
+        if self.holds(old, block) {
+            return Ok(None);
+        }
+        let new = self.encode(block);
+        if let Some(leaf) = self.load(leaf_of(at), true)? {
+            leaf.set(place_in_leaf(at), new);
+        }
+        Ok(Some(Value(old)))
+    }
+
+    /// Writes `data` at byte `offset` of a block, keeping the rest.
+    pub fn write_part(
+        &mut self,
+        at: Block,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<Option<Value>, Damaged> {
+        let mut block = core::mem::take(&mut self.block);
+        block.resize(BLOCK, 0);
+        let result = self.read(at, &mut block).and_then(|()| {
+            block[offset..offset + data.len()].copy_from_slice(data);
+            self.write(at, &block)
+        });
+        self.block = block;
+        result
+    }
+
+    /// Makes `range` zero; `changed` gets what the blocks held that were not.
+    pub fn zero(
+        &mut self,
+        range: BlockRange,
+        mut changed: impl FnMut(Block, Value),
+    ) -> Result<(), Damaged> {
+        let mut at = range.start;
+        while at < range.end {
+            let leaf_end = Block((leaf_of(at) + 1) * LEAF_BLOCKS as u64);
+            let end = leaf_end.min(range.end);
+            if let Some(leaf) = self.load(leaf_of(at), false)? {
+                for block in at.0..end.0 {
+                    let i = place_in_leaf(Block(block));
+                    let old = leaf.get(i);
+                    if old != Kind::Zero {
+                        leaf.set(i, Kind::Zero);
+                        changed(Block(block), Value(old));
+                    }
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn kind(&mut self, at: Block) -> Result<Kind, Damaged> {
+        Ok(self
+            .load(leaf_of(at), false)?
+            .map_or(Kind::Zero, |leaf| leaf.get(place_in_leaf(at))))
+    }
+
+    /// Reads one whole block.
+    pub fn read(&mut self, at: Block, out: &mut [u8]) -> Result<(), Damaged> {
+        let kind = self.kind(at)?;
+        self.expand(kind, out);
+        Ok(())
+    }
+
+    fn expand(&self, kind: Kind, out: &mut [u8]) {
+        match kind {
+            Kind::Zero => out.fill(0),
+            Kind::Word(word) => out
+                .chunks_exact_mut(8)
+                .for_each(|c| c.copy_from_slice(&word.to_le_bytes())),
+            Kind::Lines(_) | Kind::File(_) => unpack_lines(self.stored(kind), out),
+        }
+    }
+
+    /// Puts back a value that [`Contents::write`] or [`Contents::zero`] returned.
+    pub fn restore(&mut self, at: Block, value: Value) -> Result<(), Damaged> {
+        let old = self.kind(at)?;
+        self.release(Value(old));
+        if let Some(leaf) = self.load(leaf_of(at), value.0 != Kind::Zero)? {
+            leaf.set(place_in_leaf(at), value.0);
+        }
+        Ok(())
+    }
+
+    /// A second value with the block's present bytes.
+    pub fn duplicate(&mut self, at: Block) -> Result<Value, Damaged> {
+        Ok(Value(match self.kind(at)? {
+            Kind::Lines(record) => Kind::Lines(self.arena.duplicate(record)),
+            other => other,
+        }))
+    }
+
+    /// Forgets a value.
+    pub fn release(&mut self, value: Value) {
+        if let Kind::Lines(record) = value.0 {
+            self.arena.release(record);
+        }
+    }
+
+    /// Calls `visit` with every block that is not zero, in order.
+    pub fn for_each(&mut self, mut visit: impl FnMut(Block, &[u8])) -> Result<(), Damaged> {
+        let mut block = vec![0; BLOCK];
+        for leaf in 0..(self.root.len() * NODE_LEAVES) as u64 {
+            if self.load(leaf, false)?.is_none() {
+                continue;
+            }
+            for i in 0..LEAF_BLOCKS as u64 {
+                let at = Block(leaf * LEAF_BLOCKS as u64 + i);
+                let kind = self.kind(at)?;
+                if kind != Kind::Zero {
+                    self.expand(kind, &mut block);
+                    visit(at, &block);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! What makes one drive model differ from another, in integers: nanoseconds, 4 KiB blocks, tracks.
+//!
+//! People write profiles as TOML with a source for every value (`drives/*.toml`); the host tool turns that into this
+//! form, because neither files nor floating-point functions exist where the drive runs.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// A drive model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Short name, as in `drives/<name>.toml`.
+    pub name: String,
+    /// What the label says.
+    pub model: String,
+    /// Bytes that the host sees.
+    pub capacity_bytes: u64,
+    /// Unit of host addresses (512, or 4096 for 4Kn).
+    pub logical_block_bytes: u32,
+    /// Unit of writing that needs no read-modify-write.
+    pub physical_block_bytes: u32,
+    /// The platters and the arm.
+    pub mechanics: Mechanics,
+    /// The cable and the command processor.
+    pub interface: Interface,
+    /// The DRAM buffer.
+    pub buffer: Buffer,
+    /// How logical addresses become physical ones.
+    pub translation: Translation,
+}
+
+/// The platters and the arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mechanics {
+    /// One revolution.
+    pub revolution_ns: u64,
+    /// Recording surfaces.
+    pub heads: u32,
+    /// Tracks that lie side by side on one surface before the address space goes on at the next: 1 is the classic
+    /// layout by cylinder, thousands the serpentine one of large drives.
+    pub serpentine_tracks: u32,
+    /// From the outer to the inner diameter.
+    pub zones: Vec<RecordingZone>,
+    /// Seek times.
+    pub seek: Seek,
+    /// Other head, same cylinder.
+    pub head_switch_ns: u64,
+    /// Added to each seek before a write: the arm must be steadier.
+    pub write_settle_ns: u64,
+    /// Blocks of one read-ahead segment.
+    pub segment_blocks: u32,
+    /// Number of segments.
+    pub segments: u32,
+}
+
+/// Tracks of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordingZone {
+    /// Blocks of a track.
+    pub track_blocks: u32,
+    /// Tracks per surface.
+    pub cylinders: u32,
+}
+
+/// Seek time over `x`, the distance as a fraction of the full stroke: `a + b·√x` below the knee, `c + d·x` above it
+/// (Ruemmler and Wilkes, IEEE Computer, March 1994).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seek {
+    /// To the neighbouring cylinder.
+    pub track_to_track_ns: u64,
+    /// See above.
+    pub a_ns: u64,
+    /// See above.
+    pub b_ns: u64,
+    /// See above.
+    pub c_ns: u64,
+    /// See above.
+    pub d_ns: u64,
+    /// Where the second form begins, as `x · 2³²`.
+    pub knee_q32: u64,
+}
+
+/// The cable and the command processor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    /// From a command's arrival to its completion when no medium is needed, without the data's transfer.
+    pub command_ns: u64,
+    /// Least distance of two commands: what bounds the rate of a full queue.
+    pub command_gap_ns: u64,
+    /// Transfer of 4 KiB over the cable.
+    pub block_ns: u64,
+    /// Commands the drive accepts at a time.
+    pub queue_depth: u32,
+    /// Largest request.
+    pub max_request_sectors: u32,
+}
+
+/// The DRAM buffer: writes are acknowledged from it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Blocks it may hold that are not yet on the medium.
+    pub dirty_blocks_max: u64,
+    /// Separate pieces these may form.
+    pub dirty_extents_max: u32,
+    /// How long data wait for neighbours while nothing presses.
+    pub hold_ns: u64,
+    /// Blocks of one destage: what cannot be interrupted.
+    pub destage_blocks_max: u64,
+    /// Pieces among which the elevator chooses the nearest.
+    pub elevator_window: u32,
+}
+
+/// How logical addresses become physical ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Translation {
+    /// In place.
+    Conventional,
+    /// Bands at fixed places, and a persistent cache.
+    StaticMapping(StaticMapping),
+}
+
+/// Drive-managed SMR with static mapping.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StaticMapping {
+    /// Tracks of a band; bands are larger where tracks are.
+    pub band_tracks: u32,
+    /// Blocks of the persistent cache, headers included.
+    pub cache_blocks: u64,
+    /// Extents that its map can hold.
+    pub cache_entries_max: u64,
+    /// Least time to append an entry.
+    pub entry_ns: u64,
+    /// Blocks of one entry, at most.
+    pub entry_blocks_max: u64,
+    /// Blocks that an entry needs beside its data.
+    pub entry_header_blocks: u64,
+    /// Entries appended in one go.
+    pub append_entries_max: u32,
+    /// No host command for so long: band cleaning begins.
+    pub idle_ns: u64,
+    /// Band cleaning can be interrupted so often.
+    pub clean_slice_ns: u64,
+    /// Time to collect `2^i` scattered pieces when a band is cleaned; between two powers, a straight line.
+    pub merge_ns_by_log2: Vec<u64>,
+    /// A band is never cleaned for longer than this.
+    pub clean_max_ns: u64,
+    /// A run as long as this is written in place.
+    pub stream_min_blocks: u64,
+    /// A run that pauses for longer is forgotten.
+    pub stream_memory_ns: u64,
+    /// Runs that the drive remembers.
+    pub stream_runs_max: u32,
+}
+
+impl Profile {
+    /// Sectors that the host sees.
+    pub fn capacity_sectors(&self) -> u64 {
+        self.capacity_bytes / zoned::SECTOR_BYTES
+    }
+
+    /// 4 KiB blocks that the host sees; a last part of a block counts as one.
+    pub fn capacity_blocks(&self) -> u64 {
+        self.capacity_bytes.div_ceil(zoned::BLOCK_BYTES)
+    }
+}
+
+/// Small drives with round numbers, for tests.
+#[doc(hidden)]
+pub mod sample {
+    use super::*;
+    use alloc::vec;
+
+    /// A conventional drive of `capacity_bytes`.
+    pub fn conventional(capacity_bytes: u64) -> Profile {
+        Profile {
+            name: "sample".into(),
+            model: "sample".into(),
+            capacity_bytes,
+            logical_block_bytes: 512,
+            physical_block_bytes: 4096,
+            mechanics: Mechanics {
+                revolution_ns: 8_333_333,
+                heads: 2,
+                serpentine_tracks: 1,
+                zones: vec![
+                    RecordingZone {
+                        track_blocks: 160,
+                        cylinders: 50_000,
+                    },
+                    RecordingZone {
+                        track_blocks: 80,
+                        cylinders: 50_000,
+                    },
+                ],
+                seek: Seek {
+                    track_to_track_ns: 2_000_000,
+                    a_ns: 1_200_000,
+                    b_ns: 12_900_000,
+                    c_ns: 3_860_000,
+                    d_ns: 15_640_000,
+                    knee_q32: (17 << 32) / 100,
+                },
+                head_switch_ns: 800_000,
+                write_settle_ns: 1_000_000,
+                segment_blocks: 128,
+                segments: 16,
+            },
+            interface: Interface {
+                command_ns: 100_000,
+                command_gap_ns: 20_000,
+                block_ns: 7_450,
+                queue_depth: 31,
+                max_request_sectors: 2048,
+            },
+            buffer: Buffer {
+                dirty_blocks_max: 2048,
+                dirty_extents_max: 256,
+                hold_ns: 20_000_000,
+                destage_blocks_max: 256,
+                elevator_window: 8,
+            },
+            translation: Translation::Conventional,
+        }
+    }
+
+    /// A shingled drive of `capacity_bytes` whose cache holds `cache_blocks` and `entries`.
+    pub fn shingled(capacity_bytes: u64, cache_blocks: u64, entries: u64) -> Profile {
+        let mut profile = conventional(capacity_bytes);
+        profile.mechanics.serpentine_tracks = 1000;
+        profile.translation = Translation::StaticMapping(StaticMapping {
+            band_tracks: 8,
+            cache_blocks,
+            cache_entries_max: entries,
+            entry_ns: 300_000,
+            entry_blocks_max: 256,
+            entry_header_blocks: 1,
+            append_entries_max: 64,
+            idle_ns: 1_000_000_000,
+            clean_slice_ns: 115_000_000,
+            merge_ns_by_log2: (0..16u64).map(|i| 2_000_000 << i).collect(),
+            clean_max_ns: 45_000_000_000,
+            stream_min_blocks: 2048,
+            stream_memory_ns: 30_000_000_000,
+            stream_runs_max: 8,
+        });
+        profile.buffer.hold_ns = 500_000_000;
+        profile.buffer.dirty_blocks_max = 8192;
+        profile
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! What the host asks of a drive, and the answer.
+
+use zoned::{BlockRange, Lba};
+
+/// Kinds of request. The numbers are those of the C ABI and of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Read.
+    Read = 0,
+    /// Write.
+    Write = 1,
+    /// Make everything acknowledged durable.
+    Flush = 2,
+    /// The host no longer needs these blocks.
+    Discard = 3,
+    /// Write zeros; no data come over the cable.
+    WriteZeroes = 4,
+}
+
+impl Op {
+    /// From its number.
+    pub fn from_number(number: u32) -> Option<Op> {
+        [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes]
+            .get(number as usize)
+            .copied()
+    }
+}
+
+/// What a request is for, as the papers count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Contents of files, and what has no other class.
+    Data = 0,
+    /// `REQ_META`.
+    Metadata = 1,
+    /// Inside a journal extent.
+    Journal = 2,
+    /// Inside a superblock extent.
+    Superblock = 3,
+}
+
+/// How many classes there are.
+pub const CLASSES: usize = 4;
+
+/// Must be on the medium before it is acknowledged.
+pub const FLAG_FUA: u32 = 1;
+/// Metadata.
+pub const FLAG_META: u32 = 2;
+/// Somebody waits.
+pub const FLAG_SYNC: u32 = 4;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The host's name for it.
+    pub tag: u64,
+    /// Kind.
+    pub op: Op,
+    /// `FLAG_…`.
+    pub flags: u32,
+    /// First sector.
+    pub lba: Lba,
+    /// Number of sectors.
+    pub sectors: u32,
+}
+
+impl Request {
+    /// The blocks it touches.
+    pub fn blocks(&self) -> BlockRange {
+        BlockRange::covering(self.lba, u64::from(self.sectors))
+    }
+
+    /// Whether it changes contents.
+    pub fn writes(&self) -> bool {
+        matches!(self.op, Op::Write | Op::WriteZeroes)
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As asked.
+    Done,
+    /// The drive file is damaged where the request looked.
+    Damaged,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The request's tag.
+    pub tag: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Why a request was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The queue is full.
+    QueueFull,
+    /// Beyond the end, too long, or with more data than sectors.
+    Invalid,
+    /// This drive has no such command.
+    Unsupported,
+}
