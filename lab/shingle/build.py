@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Builds the machine: the kernel, the drive that is linked into it, and the guest's programs.
+
+What was built is kept outside the clone under a key made of everything it is
+made of, by content. A fresh clone with the same sources therefore builds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shingle import kernel_tree, process
+from shingle.failure import Failure, unknown_name
+from shingle.machine import Machine
+from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked
+
+KERNEL_SOURCE = Path("/usr/src/linux-source-6.12.tar.xz")
+# Raised when the way of building changes in a manner that the inputs do not show.
+_RECIPE_VERSION = "1"
+_KERNEL_LIMIT_S = 2700.0
+_CARGO_LIMIT_S = 1800.0
+
+_COMMON_FRAGMENTS = ("10-machine", "20-ext4")
+VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Crates:
+    """The Rust programs, and the drive as an object file for the kernel."""
+
+    tool: Path
+    guest: Path
+    load: Path
+    drive_object: Path
+
+
+@dataclass(frozen=True)
+class Kernel:
+    linux: Path
+    config: Path
+    version: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Built:
+    kernel: Kernel
+    crates: Crates
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(self.kernel.linux, self.crates.guest)
+
+
+def everything(variant: str = "main", *, say: Say = lambda line: None) -> Built:
+    """What a run needs, built if it is not in the cache."""
+    crates = build_crates(say=say)
+    return Built(build_kernel(variant, crates, say=say), crates)
+
+
+# --- Rust ---------------------------------------------------------------------
+
+
+@functools.cache
+def rust_version() -> str:
+    return process.run(["rustc", "-vV"], what="rustc -vV", limit_s=60, cwd=ROOT)
+
+
+def crates_key() -> str:
+    key = ContentKey(f"crates {_RECIPE_VERSION}").text("rustc", rust_version())
+    names = ("Cargo.toml", "Cargo.lock", "machine/arch/um/drivers/shingle_drive_abi.h")
+    sources = [ROOT / name for name in names if (ROOT / name).exists()]
+    return key.tree(ROOT, [*sources, *files_below(ROOT / "crates")]).hexdigest()
+
+
+def cargo_environment() -> dict[str, str]:
+    """Cargo's own files also go to the cache, apart for each clone (cargo compares time stamps)."""
+    clone = ContentKey("clone").text("path", str(ROOT)).hexdigest()[:8]
+    return os.environ | {"CARGO_TARGET_DIR": str(cache() / f"cargo-{clone}"), "CARGO_TERM_COLOR": "never"}
+
+
+def build_crates(*, say: Say = lambda line: None) -> Crates:
+    stored = cache() / "crates" / crates_key()
+    crates = Crates(stored / "shingle-drive", stored / "guest", stored / "load", stored / "shingle_drive.o")
+    if stored.exists():
+        return crates
+    with locked("crates"):
+        if stored.exists():
+            return crates
+        say("building the drive and the guest's programs")
+        environment = cargo_environment()
+        target = Path(environment["CARGO_TARGET_DIR"])
+        build = ["cargo", "build", "--release", "--locked"]
+        process.run(
+            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load"],
+            what="cargo build",
+            limit_s=_CARGO_LIMIT_S,
+            cwd=ROOT,
+            env=environment,
+        )
+        with stored_at(stored) as part:
+            for name in ("shingle-drive", "guest", "load"):
+                shutil.copy2(target / "release" / name, part / name)
+            process.run(
+                [ROOT / "crates/drive-abi/build-object.sh", part / "shingle_drive.o"],
+                what="building the drive for the kernel",
+                limit_s=_CARGO_LIMIT_S,
+                cwd=ROOT,
+                env=environment,
+            )
+    return crates
+
+
+# --- The kernel ---------------------------------------------------------------
+
+
+def pinned_version() -> str:
+    """The version that kernel/UPSTREAM names."""
+    for line in (ROOT / "kernel/UPSTREAM").read_text().splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            return words[-1]
+    raise Failure("kernel/UPSTREAM names no version.")
+
+
+def mutants() -> dict[str, Path]:
+    """Deliberately broken kernels, for tests that must fail on them."""
+    return {path.stem: path for path in sorted((ROOT / "tests/mutants").glob("*.patch"))}
+
+
+def fragments(variant: str) -> list[Path]:
+    """The kconfig fragments of a variant: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
+    base, _ = _split(variant)
+    names = sorted((*_COMMON_FRAGMENTS, VARIANTS[base]))
+    return [ROOT / "machine/config" / f"{name}.config" for name in names]
+
+
+def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
+    _, mutant = _split(variant)
+    overlay = kernel_tree.overlay_of(ROOT / "machine", ROOT / "kernel")
+    overlay["arch/um/drivers/shingle_drive.o_shipped"] = crates.drive_object
+    patches = [
+        *sorted((ROOT / "machine/patches").glob("*.patch")),
+        *sorted((ROOT / "kernel/patches").glob("*.patch")),
+    ]
+    if mutant is not None:
+        patches.append(mutants()[mutant])
+    return kernel_tree.Recipe(overlay, tuple(patches))
+
+
+def _split(variant: str) -> tuple[str, str | None]:
+    """A variant's configuration and its mutant."""
+    kind, _, rest = variant.partition(":")
+    if kind != "mutant":
+        if variant not in VARIANTS:
+            raise unknown_name("kernel variant", variant, [*VARIANTS, *(f"mutant:{name}" for name in mutants())])
+        return variant, None
+    name, _, base = rest.partition(":")
+    if name not in mutants():
+        raise unknown_name("mutant", name, mutants())
+    return base or "main", name
+
+
+def kernel_source() -> Path:
+    if not KERNEL_SOURCE.exists():
+        raise Failure(f"{KERNEL_SOURCE} is missing; the package {KERNEL_SOURCE.name.split('.tar')[0]} has it.")
+    return KERNEL_SOURCE
+
+
+@functools.cache
+def source_key() -> str:
+    return ContentKey("source").file("tarball", kernel_source()).hexdigest()
+
+
+@functools.cache
+def compiler_version() -> str:
+    return process.run(["gcc", "--version"], what="gcc --version", limit_s=30).splitlines()[0]
+
+
+def kernel_key(variant: str, crates: Crates) -> str:
+    """The key of a kernel: source, our files, patches in order, configuration, compiler."""
+    made_of = recipe(variant, crates)
+    key = ContentKey(f"kernel {_RECIPE_VERSION}").text("source", source_key()).text("gcc", compiler_version())
+    for name, path in sorted(made_of.overlay.items()):
+        key.file(name, path)
+    for number, path in enumerate([*made_of.patches, *fragments(variant)]):
+        key.file(str(number), path)
+    return key.hexdigest()
+
+
+def machine_key(crates: Crates) -> str:
+    """What a drive formatted in the machine depends on: all of the kernel except journal_lazy.
+
+    mkfs writes to the block device and mounts nothing, so kernel/ has no part in it.
+    """
+    key = ContentKey("machine").text("source", source_key()).text("gcc", compiler_version())
+    key.file("drive", crates.drive_object)
+    for folder in ("arch", "drivers", "include", "patches", "config"):
+        key.tree(ROOT, files_below(ROOT / "machine" / folder))
+    return key.hexdigest()
+
+
+def build_kernel(variant: str, crates: Crates, *, say: Say = lambda line: None) -> Kernel:
+    key = kernel_key(variant, crates)
+    stored = cache() / "kernels" / key
+    if not stored.exists():
+        with locked("kernel"):
+            if not stored.exists():
+                _build_kernel(variant, recipe(variant, crates), stored, say)
+    version = (stored / "version").read_text().strip()
+    return Kernel(stored / "linux", stored / "config", version, key)
+
+
+def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, say: Say) -> None:
+    tree = BUILD / "linux"
+    if not (tree / ".shingle" / "source").exists():
+        say("unpacking the kernel source")
+    kernel_tree.unpack(kernel_source(), tree, source_key())
+    found = kernel_tree.version_of((tree / "Makefile").read_text())
+    pinned = pinned_version()
+    kernel_tree.apply(tree, made_of, found=found, pinned=pinned)
+    if found != pinned:
+        say(f"warning: the kernel source is Linux {found}, not {pinned}; the patches apply, so building it")
+    base, _ = _split(variant)
+    out = BUILD / base
+    out.mkdir(parents=True, exist_ok=True)
+    texts = [path.read_text() for path in fragments(variant)]
+    allconfig = out / "requested.config"
+    allconfig.write_text("\n".join(texts))
+    log = BUILD / f"{base}.log"
+    log.write_bytes(b"")
+    make = [
+        "make",
+        "-C",
+        str(tree),
+        f"O={out}",
+        "ARCH=um",
+        "CC=ccache gcc",
+        "HOSTCC=ccache gcc",
+        "LOCALVERSION=",
+    ]
+    environment = _kernel_environment() | {"KCONFIG_ALLCONFIG": str(allconfig)}
+    process.run([*make, "allnoconfig"], what="configuring the kernel", limit_s=300, env=environment, log=log)
+    kernel_tree.check_options(texts, (out / ".config").read_text())
+    say(f"building the kernel ({variant})")
+    with _reporting(log, variant, say):
+        process.run(
+            [*make, f"-j{os.cpu_count() or 1}", "linux"],
+            what=f"building the kernel ({variant})",
+            limit_s=_KERNEL_LIMIT_S,
+            env=environment,
+            log=log,
+        )
+    with stored_at(stored) as part:
+        shutil.copy2(out / "linux", part / "linux")
+        shutil.copy2(out / ".config", part / "config")
+        (part / "version").write_text(found + "\n")
+
+
+def _kernel_environment() -> dict[str, str]:
+    """Nothing that varies from host to host, or from clone to clone, reaches the compiler."""
+    keep = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return keep | {
+        "LC_ALL": "C",
+        "CCACHE_DIR": str(cache() / "ccache"),
+        "CCACHE_BASEDIR": str(ROOT),
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_COMPILERCHECK": "content",
+        "CCACHE_MAXSIZE": "5G",
+        "KBUILD_BUILD_TIMESTAMP": "2026-01-01 00:00:00 UTC",
+        "KBUILD_BUILD_USER": "shingle",
+        "KBUILD_BUILD_HOST": "lab",
+        "KBUILD_BUILD_VERSION": "1",
+    }
+
+
+@contextlib.contextmanager
+def _reporting(log: Path, variant: str, say: Say) -> Iterator[None]:
+    """Says now and then how many files make has built."""
+    import threading
+
+    done = threading.Event()
+    began = time.monotonic()
+
+    def report() -> None:
+        while not done.wait(20):
+            count = log.read_bytes().count(b"\n")
+            minutes = (time.monotonic() - began) / 60
+            say(f"building the kernel ({variant}): {count} files in {minutes:.1f} min")
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def stored_at(target: Path) -> Iterator[Path]:
+    """A folder that appears at `target` complete or not at all."""
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def tool_output(crates: Crates, *arguments: str | Path) -> str:
+    """Runs `shingle-drive` and returns what it prints."""
+    result = subprocess.run(
+        [crates.tool, *map(str, arguments)], capture_output=True, text=True, timeout=900, check=False
+    )
+    if result.returncode != 0:
+        last = (result.stderr.strip() or result.stdout.strip()).splitlines()[-3:]
+        raise Failure(f"shingle-drive {arguments[0]} failed: {' '.join(last)}")
+    return result.stdout

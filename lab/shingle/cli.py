@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The command line. Every command is a few lines: check names, build, run, show."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+from rich.console import Console
+
+from shingle import build, drive, experiment, machine, record, run, shell, table, tests, workload
+from shingle import clean as cleaning
+from shingle import fs as file_systems
+from shingle.experiment import Experiment
+from shingle.failure import Failure, unknown_name
+from shingle.paths import BUILD
+from shingle.progress import Progress
+from shingle.record import Record
+from shingle.run import Keep, Result, Run
+
+_EXIT_INTERRUPTED = 130
+_GIB = 1 << 30
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Group(click.Group):
+    """A group that answers a wrong command with the right ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise unknown_name("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  ./shingle {line}" for line in lines)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_examples("demo", "test"))
+def cli() -> None:
+    """Linux's own file systems, in virtual time, on simulated shingled disks."""
+
+
+record_option = click.option(
+    "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Add one JSON line per phase to this file (docs/records.md).",
+)  # fmt: skip
+figure_option = click.option(
+    "--figure", "figure_folder", type=click.Path(file_okay=False, path_type=Path),
+    help="Draw the runs into this folder, as SVG and PNG.",
+)  # fmt: skip
+
+
+@cli.command(epilog=_examples("demo", "demo --record demo.jsonl --figure figures"))
+@record_option
+@figure_option
+def demo(record_file: Path | None, figure_folder: Path | None) -> None:
+    """Show what journal_lazy saves on an 8 TB shingled disk, in a few minutes."""
+    chosen = experiment.find("e01")
+    out.print("MakeDirs, RemoveDirs, Postmark and the unmount on a simulated Seagate ST8000AS0002 (8 TB,")
+    out.print("drive-managed SMR): ext4 as it comes, with a 10 GiB journal, and with journal_lazy.")
+    _experiment(chosen, record_file, figure_folder or BUILD / "demo")
+
+
+@cli.command("run", epilog=_examples("run e01", "run e01-first-light --record results/e01.jsonl"))
+@click.argument("name", metavar="EXPERIMENT")
+@record_option
+@figure_option
+def run_command(name: str, record_file: Path | None, figure_folder: Path | None) -> None:
+    """Run an experiment (a file of experiments/) and check its claim."""
+    chosen = experiment.find(name)
+    out.print(f"{chosen.name}: {chosen.claim}")
+    _experiment(chosen, record_file, figure_folder)
+
+
+def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Path | None) -> None:
+    results = _perform(chosen.runs(), record_file, figure_folder, chosen.phases, chosen.name)
+    records = _records(results)
+    broken = chosen.broken(records)
+    if broken:
+        raise Failure("the claim does not hold: " + "; ".join(broken) + ".")
+    for each in chosen.expectations:
+        out.print(f"  as expected: {each.sentence}")
+
+
+@cli.command(
+    epilog=_examples(
+        "compare --drive st8000as0002 --fs ext4-10g,ext4-lazy --workload MakeDirs --scale 0.1",
+        "compare --drive wd5000ys --fs ext4,xfs,btrfs --workload CreateFiles,FindFiles --scale 0.01",
+    )
+)
+@click.option("--drive", "drive_name", required=True, help="A name that `./shingle drives` lists.")
+@click.option("--fs", "fs_names", required=True, help="File systems, separated by commas.")
+@click.option("--workload", "workload_names", required=True, help="Workloads, separated by commas.")
+@click.option("--scale", type=float, default=0.01, show_default=True, help="1 is the paper's size.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
+@click.option(
+    "--memory-mib", type=click.IntRange(128), default=run.DEFAULT_MEMORY_MIB, show_default=True,
+    help="Memory of the simulated host.",
+)  # fmt: skip
+@click.option("--capacity-gib", type=click.IntRange(1), help="A smaller drive of the same kind.")
+@click.option(
+    "--name-ns", type=click.IntRange(1), default=machine.DEFAULT_NAME_NS, show_default=True,
+    help="Virtual time that a system call costs which changes a name.",
+)  # fmt: skip
+@click.option(
+    "--call-ns", type=click.IntRange(1), default=machine.DEFAULT_CALL_NS, show_default=True,
+    help="Virtual time that any other system call costs.",
+)  # fmt: skip
+@record_option
+@figure_option
+def compare(
+    drive_name: str,
+    fs_names: str,
+    workload_names: str,
+    scale: float,
+    seed: int,
+    memory_mib: int,
+    capacity_gib: int | None,
+    name_ns: int,
+    call_ns: int,
+    record_file: Path | None,
+    figure_folder: Path | None,
+) -> None:
+    """Run the same workload on several file systems, side by side."""
+    plan = workload.plan(_split(workload_names), scale=scale, seed=seed)
+    capacity = None if capacity_gib is None else capacity_gib * _GIB
+    cells = run.cells(drive_name, _split(fs_names), plan, capacity_bytes=capacity)
+    cells = [replace(cell, memory_mib=memory_mib, name_ns=name_ns, call_ns=call_ns) for cell in cells]
+    _perform(cells, record_file, figure_folder, plan.phases, None)
+
+
+def _split(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _perform(
+    cells: Sequence[Run],
+    record_file: Path | None,
+    figure_folder: Path | None,
+    phases: Sequence[str],
+    experiment_name: str | None,
+) -> list[Result]:
+    """Builds, runs, prints the table, and writes what was asked for."""
+    began = time.monotonic()
+    runs = [replace(cell, experiment=experiment_name) for cell in cells]
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(Progress(err))
+        built = build.everything(say=progress.say)
+        keep = None
+        if figure_folder is not None:
+            keep = Keep(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-traces-"))))
+        results = run.side_by_side(built, runs, progress, keep=keep)
+        figures = [] if figure_folder is None else _draw(results, figure_folder)
+    records = _records(results)
+    first = records[0]
+    scales = ", ".join(f"{name} {scale:g}" for name, scale in first["configuration"]["scales"].items())
+    table.show(out, records, phases=phases)
+    out.print(
+        f"drive {first['drive']}, scale {scales}; seed {first['seed']}, "
+        f"{first['configuration']['memory_mib']} MiB of memory, {first['configuration']['name_ns'] / 1000:g} us per "
+        f"name change; Linux {first['versions']['linux']}; {time.monotonic() - began:.0f} s on this host",
+        soft_wrap=True,
+    )
+    if record_file is not None:
+        record.write(record_file, records)
+        out.print(f"records: {record_file}", soft_wrap=True)
+    for path in figures:
+        out.print(f"figure: {path}", soft_wrap=True)
+    return results
+
+
+def _records(results: Sequence[Result]) -> list[Record]:
+    return [each for result in results for each in result.records]
+
+
+def _draw(results: Sequence[Result], folder: Path) -> list[Path]:
+    # Only here: matplotlib takes half a second to start.
+    from shingle import figure
+
+    series = []
+    for result in results:
+        if result.trace is not None:
+            phases = tuple(_phase_times(result))
+            series.append(
+                figure.Series(result.run.variant.name, figure.read_trace(result.trace), result.outcome.ticks, phases)
+            )
+    first = results[0].run
+    title = f"{first.plan.label} on {first.profile.name}, seed {first.plan.seed}"
+    stem = folder / f"{first.profile.name}-{'-'.join(first.plan.names)}".lower()
+    return list(figure.draw(series, title=title, capacity_bytes=first.size_bytes, stem=stem))
+
+
+def _phase_times(result: Result) -> list[tuple[str, float, float]]:
+    times = []
+    for phase in result.run.plan.phases:
+        own = [step for step in result.outcome.steps if step.phase == phase]
+        times.append((phase, own[0].start_ns / machine.NS_PER_S, own[-1].end_ns / machine.NS_PER_S))
+    return times
+
+
+@cli.command("test", epilog=_examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
+@click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
+@click.argument("names", nargs=-1)
+def test_command(sanitize: bool, names: tuple[str, ...]) -> None:
+    """Check everything: style, types, units, the machine, the kernel.
+
+    NAMES picks test files by a part of their name; what begins with a dash goes to pytest.
+    """
+    sys.exit(tests.main(names, sanitize=sanitize))
+
+
+@cli.command(epilog=_examples("drives", "drives st8000as0002"))
+@click.argument("name", required=False)
+def drives(name: str | None) -> None:
+    """List the drives that can be simulated, or show one with its sources."""
+    if name is None:
+        for profile in drive.profiles().values():
+            size = drive.capacity_of(profile) / 1e12
+            out.print(f"{profile.name:16} {size:6.2f} TB  {profile.text('model')}", soft_wrap=True)
+        return
+    out.print(drive.find(name).path.read_text().rstrip(), soft_wrap=True, markup=False)
+
+
+@cli.command("workloads", epilog=_examples("workloads", "workloads Postmark"))
+@click.argument("name", required=False)
+def workloads_command(name: str | None) -> None:
+    """List the workloads, or show one with its parameters at scale 1."""
+    if name is None:
+        for each in workload.WORKLOADS.values():
+            needs = f" (after {each.needs})" if each.needs else ""
+            out.print(f"{each.name:16} {each.summary}{needs}", soft_wrap=True)
+        return
+    chosen = workload.find(name)
+    out.print(f"{chosen.name}: {chosen.summary}", soft_wrap=True)
+    for key, value in chosen.arguments(1.0).items():
+        out.print(f"  {key:16} {value}", soft_wrap=True)
+    if chosen.needs:
+        out.print(f"  needs            {chosen.needs}")
+
+
+@cli.command("file-systems", epilog=_examples("file-systems"))
+def file_systems_command() -> None:
+    """List the file-system variants."""
+    for variant in file_systems.FILE_SYSTEMS.values():
+        out.print(f"{variant.name:16} {variant.summary}", soft_wrap=True)
+
+
+@cli.command("shell", epilog=_examples("shell", "shell --drive wd5000ys --fs xfs"))
+@click.option("--drive", "drive_name", default="st8000as0002", show_default=True)
+@click.option("--fs", "fs_name", default="ext4-lazy", show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
+    """A prompt inside the machine, the file system mounted at /mnt. Nothing is kept."""
+    profile, variant = drive.find(drive_name), file_systems.find(fs_name)
+    with Progress(err) as progress:
+        built = build.everything(say=progress.say)
+        formatted = drive.formatted(built, profile, variant, seed=seed, say=progress.say)
+    shell.interactive(built, variant, formatted, seed=seed)
+
+
+@cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))
+@click.argument("variants", nargs=-1)
+def build_command(variants: tuple[str, ...]) -> None:
+    """Build the machine now, and say where it is."""
+    with Progress(err) as progress:
+        for variant in variants or ("main",):
+            built = build.everything(variant, say=progress.say)
+            out.print(f"{variant}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)
+
+
+@cli.command("clean", epilog=_examples("clean", "clean --all"))
+@click.option("--all", "everything", is_flag=True, help="Also the compiler's cache, and build/.")
+def clean_command(everything: bool) -> None:
+    """Remove built kernels and formatted drives from the cache."""
+    freed = cleaning.clean(everything=everything)
+    out.print(f"freed {freed / (1 << 20):,.0f} MiB")
+
+
+def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    """Runs the command line; every way out is a status and at most one sentence."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    try:
+        cli.main(prog_name="./shingle", standalone_mode=False)
+    except Failure as failure:
+        for text in failure.detail:
+            err.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
+        err.print(f"shingle: {failure}", markup=False, soft_wrap=True)
+        sys.exit(failure.status)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        err.print("shingle: stopped.")
+        sys.exit(_EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(1)

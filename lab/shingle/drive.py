@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Simulated drives: their profiles, and drives that carry a fresh file system.
+
+Formatting is done once, inside the machine, by the distribution's own mkfs on
+the kernel's own block layer; the drive is then set to clean and kept under a
+key made of everything that decides its contents. It is no part of a run.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shingle import build, fs, job, machine, process
+from shingle.failure import Failure, unknown_name
+from shingle.fs import Extent, FileSystem, Layout
+from shingle.paths import ROOT, ContentKey, cache, locked, run_directory
+
+# mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
+_FORMAT_LIMIT_S = 1200.0
+_MKFS_VIRTUAL_LIMIT_S = 24 * 3600
+_FORMAT_MEMORY_MIB = 1024
+_BYTES = {"B": 1, "GB": 10**9, "TB": 10**12, "GiB": 1 << 30, "TiB": 1 << 40}
+_MKE2FS_CONFIG = Path("/etc/mke2fs.conf")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A drive that can be simulated, as its data file describes it."""
+
+    name: str
+    path: Path
+    values: dict[str, Any]
+
+    def text(self, key: str, default: str = "") -> str:
+        return str(self.values.get(key, default))
+
+
+@dataclass(frozen=True)
+class FormattedDrive:
+    file: Path
+    layout: Layout
+    mkfs: tuple[str, ...]
+    mkfs_version: str
+    capacity_bytes: int
+    key: str
+
+
+def profiles() -> dict[str, Profile]:
+    found = {}
+    for path in sorted((ROOT / "drives").glob("*.toml")):
+        found[path.stem] = Profile(path.stem, path, tomllib.loads(path.read_text()))
+    return found
+
+
+def find(name: str) -> Profile:
+    known = profiles()
+    if name not in known:
+        raise unknown_name("drive", name, known)
+    return known[name]
+
+
+def capacity_of(profile: Profile) -> int:
+    """The capacity that the profile gives the drive, in bytes."""
+    try:
+        capacity = profile.values["host"]["capacity"]
+        return int(capacity["value"] * _BYTES[capacity["unit"]])
+    except (KeyError, TypeError):
+        raise Failure(f"{profile.path.name} names no capacity in bytes.") from None
+
+
+def create(
+    crates: build.Crates, profile: Profile, target: Path, *, seed: int, capacity_bytes: int | None = None
+) -> None:
+    """Makes an empty drive."""
+    size = [] if capacity_bytes is None else ["--capacity-bytes", str(capacity_bytes)]
+    build.tool_output(crates, "create", "--profile", profile.path, *size, "--seed", str(seed), "-o", target)
+
+
+def export(crates: build.Crates, source: Path, image: Path) -> None:
+    """Writes what the next power-on would read as a sparse raw image."""
+    build.tool_output(crates, "export", source, image)
+
+
+def info(crates: build.Crates, source: Path) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(build.tool_output(crates, "info", "--json", source))
+    return parsed
+
+
+@functools.cache
+def program_version(argv: tuple[str, ...]) -> str:
+    """The first line of what a program says about its version."""
+    try:
+        text = process.run(argv, what=" ".join(argv), limit_s=30, accept=range(256))
+    except OSError:
+        raise Failure(f"{argv[0]} is missing; ./shingle installs it.") from None
+    return text.strip().splitlines()[0]
+
+
+def formatted(
+    built: build.Built,
+    profile: Profile,
+    variant: FileSystem,
+    *,
+    seed: int = 1,
+    capacity_bytes: int | None = None,
+    say: Say = lambda line: None,
+) -> FormattedDrive:
+    """A clean drive with a fresh file system of this variant, from the cache if it is there."""
+    size = capacity_bytes or capacity_of(profile)
+    fs.check_fits(variant, profile.name, size)
+    version = program_version(variant.version)
+    key = _key(built, profile, variant, version, seed, size)
+    stored = cache() / "drives" / key
+    if not stored.exists():
+        with locked(f"drive-{key}"):
+            if not stored.exists():
+                say(f"formatting {profile.name} for {variant.name} (once)")
+                _format(built, profile, variant, stored, seed, size)
+    described = json.loads((stored / "layout.json").read_text())
+    return FormattedDrive(stored / "x.drive", _layout(described), variant.mkfs_argv, version, size, key)
+
+
+def _key(
+    built: build.Built, profile: Profile, variant: FileSystem, version: str, seed: int, capacity_bytes: int
+) -> str:
+    key = ContentKey("formatted 1").text("machine", build.machine_key(built.crates))
+    key.file("profile", profile.path).text("seed", str(seed)).text("capacity", str(capacity_bytes))
+    key.text("mkfs", "\0".join(variant.mkfs_argv)).text("version", version)
+    if variant.kernel_name == "ext4" and _MKE2FS_CONFIG.exists():
+        key.file("mke2fs.conf", _MKE2FS_CONFIG)
+    return key.hexdigest()
+
+
+def _format(
+    built: build.Built, profile: Profile, variant: FileSystem, stored: Path, seed: int, capacity_bytes: int
+) -> None:
+    with (
+        build.stored_at(stored) as part,
+        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+    ):
+        out = Path(scratch)
+        empty, dirty = out / "empty.drive", out / "dirty.drive"
+        create(built.crates, profile, empty, seed=seed, capacity_bytes=capacity_bytes)
+        steps = [job.run(variant.mkfs_argv, stdout="mkfs.txt", limit_s=_MKFS_VIRTUAL_LIMIT_S), job.sync()]
+        if variant.probe is not None:
+            steps.append(job.run(variant.probe.argv, stdout="layout.txt", limit_s=3600))
+        steps.append(job.save())
+        boot = machine.Boot(
+            steps=tuple(steps),
+            drive=empty,
+            save=dirty,
+            seed=seed,
+            memory_mib=_FORMAT_MEMORY_MIB,
+            host_limit_s=_FORMAT_LIMIT_S,
+        )
+        try:
+            machine.run(built.machine, boot, out)
+        except Failure as failure:
+            printed = out / "mkfs.txt"
+            said = printed.read_text(errors="replace").splitlines()[-5:] if printed.exists() else []
+            raise Failure(f"formatting for {variant.name}: {failure}", detail=[*said, *failure.detail]) from None
+        layout = Layout() if variant.probe is None else variant.probe.parse((out / "layout.txt").read_text())
+        clean = out / "clean.drive"
+        build.tool_output(built.crates, "clean", dirty, "-o", clean)
+        shutil.copyfile(clean, part / "x.drive")
+        described = {
+            "journal": layout.journal,
+            "superblock": layout.superblock,
+            "journal_bytes": layout.journal_bytes,
+            "mkfs": variant.mkfs_argv,
+        }
+        (part / "layout.json").write_text(json.dumps(described, indent=1) + "\n")
+
+
+def _layout(described: dict[str, Any]) -> Layout:
+    return Layout(
+        journal=_extents(described["journal"]),
+        superblock=_extents(described["superblock"]),
+        journal_bytes=described["journal_bytes"],
+    )
+
+
+def _extents(pairs: list[list[int]]) -> tuple[Extent, ...]:
+    return tuple((int(first), int(sectors)) for first, sectors in pairs)

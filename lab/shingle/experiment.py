@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Experiments: one file of experiments/ is one claim, how to run it, and what must come out."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shingle.failure import Failure, unknown_name
+from shingle.paths import ROOT
+from shingle.record import Record
+from shingle.run import Run
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A sentence about the records that is either true or false."""
+
+    sentence: str
+    holds: Callable[[Sequence[Record]], bool]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    claim: str
+    runs: Callable[[], list[Run]]
+    phases: tuple[str, ...]
+    expectations: tuple[Expectation, ...]
+
+    def broken(self, records: Sequence[Record]) -> list[str]:
+        """The expectations that these records do not meet."""
+        return [each.sentence for each in self.expectations if not each.holds(records)]
+
+
+def cell(records: Sequence[Record], file_system: str, phase: str) -> Record:
+    for record in records:
+        if record["file_system"] == file_system and record["phase"] == phase:
+            return record
+    raise Failure(f"there is no record of {phase} on {file_system}.")
+
+
+def names() -> dict[str, Path]:
+    return {path.stem.replace("_", "-"): path for path in sorted((ROOT / "experiments").glob("e[0-9]*.py"))}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of this name; its number alone is enough (`e01`)."""
+    known = names()
+    wanted = name.replace("_", "-").removesuffix(".py")
+    matching = [each for each in known if each == wanted or each.split("-")[0] == wanted]
+    if len(matching) != 1:
+        raise unknown_name("experiment", name, known)
+    return load(known[matching[0]])
+
+
+def load(path: Path) -> Experiment:
+    spec = importlib.util.spec_from_file_location(f"experiments.{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise Failure(f"{path.name} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    experiment = getattr(module, "EXPERIMENT", None)
+    if not isinstance(experiment, Experiment):
+        raise Failure(f"{path.name} defines no EXPERIMENT.")
+    return experiment

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Figures of runs, as the FAST'17 paper draws them (its Figures 8 and 12).
+
+Top: throughput over virtual time. Middle: how full the persistent cache is.
+Bottom: where on the drive each class of write went. The same run gives the
+same bytes: no dates, no random identifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from shingle import trace as traces
+from shingle.machine import NS_PER_S, Tick
+from shingle.progress import cache_fill
+from shingle.trace import Trace
+
+_COLOURS = {"data": "#7a7a7a", "metadata": "#d1495b", "journal": "#2e6f95", "superblock": "#edae49"}
+_BINS = 200
+_GIB = 1 << 30
+_SECTOR = 512
+_STYLE: Any = {
+    "svg.hashsalt": "shingle",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """What a figure needs of one run."""
+
+    label: str
+    trace: Trace
+    ticks: tuple[Tick, ...]
+    phases: tuple[tuple[str, float, float], ...]  # name, begin and end in virtual seconds
+
+
+def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Path) -> tuple[Path, Path]:
+    """Draws the runs side by side and writes `stem`.svg and `stem`.png."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(
+            3,
+            len(series),
+            figsize=(1.2 + 3.1 * len(series), 5.4),
+            sharex=True,
+            sharey="row",
+            squeeze=False,
+            gridspec_kw={"height_ratios": (2, 1, 2)},
+        )
+        for column, one in enumerate(series):
+            throughput, fill, offsets = axes[0][column], axes[1][column], axes[2][column]
+            start = _start_ns(one)
+            _draw_phases(throughput, one, start)
+            _draw_throughput(throughput, one, start)
+            _draw_fill(fill, one, start)
+            _draw_offsets(offsets, one, start)
+            offsets.set_ylim(0, capacity_bytes / _GIB)
+            offsets.set_xlabel("virtual time (s)")
+        axes[0][0].set_ylabel("throughput (MiB/s)")
+        axes[1][0].set_ylabel("cache fill (%)")
+        axes[2][0].set_ylabel("offset of writes (GiB)")
+        figure.suptitle(title, fontsize=9)
+        handles = [Line2D([], [], marker="o", linestyle="", markersize=3, color=c) for c in _COLOURS.values()]
+        figure.legend(handles, list(_COLOURS), loc="lower center", ncols=len(_COLOURS))
+        figure.tight_layout(rect=(0, 0.04, 1, 0.97))
+        svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
+        figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
+        figure.savefig(png, metadata={"Software": None}, dpi=150)
+        plt.close(figure)
+    return svg, png
+
+
+def _start_ns(one: Series) -> int:
+    """The first request of the run is where its time begins."""
+    requests = one.trace.requests
+    return int(requests["arrival_ns"].min()) if len(requests) else 0
+
+
+def _draw_phases(axes: Axes, one: Series, start: int) -> None:
+    axes.set_title(one.label)
+    for name, begin, end in one.phases:
+        begin, end = begin - start / NS_PER_S, end - start / NS_PER_S
+        axes.axvspan(begin, end, color="#f1efe9", linewidth=0)
+        axes.annotate(name, (begin, 1.0), xycoords=("data", "axes fraction"), fontsize=6, rotation=90, va="top")
+
+
+def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
+    requests = one.trace.requests
+    moving = requests[np.isin(requests["op"], (0, 1))]
+    if not len(moving):
+        return
+    seconds = (moving["completion_ns"] - start) / NS_PER_S
+    edges = np.linspace(0, max(float(seconds.max()), 1e-3), _BINS + 1)
+    width = edges[1] - edges[0]
+    for op, shade, label in ((1, "#2e6f95", "write"), (0, "#edae49", "read")):
+        chosen = moving["op"] == op
+        volume, _ = np.histogram(seconds[chosen], bins=edges, weights=moving["sectors"][chosen] * float(_SECTOR))
+        axes.step(edges[:-1], volume / width / (1 << 20), where="post", color=shade, linewidth=0.7, label=label)
+    axes.legend(loc="upper right", fontsize=6)
+
+
+def _draw_fill(axes: Axes, one: Series, start: int) -> None:
+    points = [(tick.now_ns, fill) for tick in one.ticks if (fill := cache_fill(tick)) is not None]
+    if points:
+        times = [(now - start) / NS_PER_S for now, _ in points]
+        axes.fill_between(times, [100 * fill for _, fill in points], color="#d1495b", linewidth=0, alpha=0.7)
+    axes.set_ylim(bottom=0)
+
+
+def _draw_offsets(axes: Axes, one: Series, start: int) -> None:
+    for name, colour in _COLOURS.items():
+        writes = one.trace.select("write", request_class=name)
+        axes.scatter(
+            (writes["completion_ns"] - start) / NS_PER_S,
+            writes["sector"] * float(_SECTOR) / _GIB,
+            # The dots grow with the request, as the paper's do.
+            s=0.4 + np.sqrt(writes["sectors"] / 64.0),
+            color=colour,
+            linewidths=0,
+            rasterized=True,
+        )
+
+
+def read_trace(path: Path) -> Trace:
+    return traces.read(path)

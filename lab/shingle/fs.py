@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The file-system variants under test: fixed names, how each is made and mounted, what its classes mean.
+
+Formatting is as in the FAST'17 paper (`lazy_itable_init=0,lazy_journal_init=0`), with fixed
+UUIDs and hash seeds, so that two formatted drives are the same bytes. A variant's `classes`
+say which of the drive's request classes exist for it; a record holds null for the others.
+
+| file systems | data | metadata | journal | superblock |
+|---|---|---|---|---|
+| ext4 | the rest | `REQ_META` | extents of the journal's inode, its superblock included | block 0 |
+| xfs | the rest | `REQ_META` | extent of the internal log | null |
+| btrfs | the rest | `REQ_META`: tree blocks, log trees, superblocks | null | null |
+| f2fs, nilfs2 | everything | null: not marked on requests | null | null |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shingle import job
+from shingle.failure import Failure, unknown_name
+
+_UUID = "5b1e6e00-0000-4000-8000-000000000001"
+_HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
+_GIB = 1 << 30
+_SECTOR = 512
+
+Extent = tuple[int, int]  # first sector, sectors
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where on the drive the classified regions are, read from the formatted file system itself."""
+
+    journal: tuple[Extent, ...] = ()
+    superblock: tuple[Extent, ...] = ()
+    journal_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A program that prints the layout, and the reader of what it prints."""
+
+    argv: tuple[str, ...]
+    parse: Callable[[str], Layout]
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    name: str
+    kernel_name: str
+    summary: str
+    mkfs: tuple[str, ...]
+    version: tuple[str, ...]
+    options: str = ""
+    classes: frozenset[str] = frozenset()
+    min_capacity_bytes: int = _GIB
+    probe: Probe | None = None
+    # Checks an exported image without changing it; status 0 means clean.
+    check: tuple[str, ...] | None = None
+
+    @property
+    def mkfs_argv(self) -> tuple[str, ...]:
+        return (*self.mkfs, job.DEVICE)
+
+    def reports(self, request_class: str) -> bool:
+        return request_class == "data" or request_class in self.classes
+
+
+def parse_ext4_journal(text: str) -> Layout:
+    """Reads `debugfs -R 'dump_extents -l <8>'`; blocks are of 4 KiB."""
+    rows = re.findall(
+        r"^\s*\d+/\s*\d+\s+\d+/\s*\d+\s+\d+\s*-\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)", text, flags=re.MULTILINE
+    )
+    extents = _merged([(int(first) * 8, int(count) * 8) for first, count in rows])
+    if not extents:
+        raise Failure("debugfs printed no extents of the journal.", detail=text.splitlines()[-10:])
+    size = sum(sectors for _, sectors in extents) * _SECTOR
+    return Layout(journal=extents, superblock=((0, 8),), journal_bytes=size)
+
+
+def parse_xfs_log(text: str) -> Layout:
+    """Reads `xfs_db -c 'sb 0' -c 'p blocksize agblocks agblklog logstart logblocks'`."""
+    fields = {name: int(value) for name, value in re.findall(r"^(\w+) = (\d+)$", text, flags=re.MULTILINE)}
+    try:
+        group, block = divmod(fields["logstart"], 1 << fields["agblklog"])
+        sectors_per_block = fields["blocksize"] // _SECTOR
+        first = (group * fields["agblocks"] + block) * sectors_per_block
+        count = fields["logblocks"] * sectors_per_block
+    except KeyError as missing:
+        raise Failure(f"xfs_db did not print {missing}.", detail=text.splitlines()[-10:]) from None
+    return Layout(journal=((first, count),), journal_bytes=count * _SECTOR)
+
+
+def _merged(extents: list[Extent]) -> tuple[Extent, ...]:
+    """Neighbouring extents joined, in order of place."""
+    joined: list[Extent] = []
+    for first, sectors in sorted(extents):
+        if joined and sum(joined[-1]) == first:
+            joined[-1] = (joined[-1][0], joined[-1][1] + sectors)
+        else:
+            joined.append((first, sectors))
+    return tuple(joined)
+
+
+_EXT4_CLASSES = frozenset({"metadata", "journal", "superblock"})
+_EXT4_PROBE = Probe(("/sbin/debugfs", "-R", "dump_extents -l <8>", job.DEVICE), parse_ext4_journal)
+_XFS_PROBE = Probe(
+    (
+        "/usr/sbin/xfs_db",
+        "-r",
+        "-c",
+        "sb 0",
+        "-c",
+        "p blocksize agblocks agblklog logstart logblocks",
+        job.DEVICE,
+    ),
+    parse_xfs_log,
+)
+
+
+def _ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
+    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_HASH_SEED}"
+    journal = () if journal_mib is None else ("-J", f"size={journal_mib}")
+    return FileSystem(
+        name=name,
+        kernel_name="ext4",
+        summary=summary,
+        mkfs=("/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-U", _UUID, "-E", extended, *journal),
+        version=("/sbin/mke2fs", "-V"),
+        options=options,
+        classes=_EXT4_CLASSES,
+        # mke2fs wants room for the journal; below twice its size the drive is mostly journal.
+        min_capacity_bytes=max(_GIB, 2 * (journal_mib or 0) << 20),
+        probe=_EXT4_PROBE,
+        check=("/sbin/e2fsck", "-fn"),
+    )
+
+
+_ALL = (
+    _ext4("ext4-128m", "ext4 with the 128 MiB journal that the paper calls stock", 128),
+    _ext4("ext4", "ext4 as today's mke2fs makes it", None),
+    _ext4("ext4-10g", "ext4 with a 10 GiB journal, the paper's baseline", 10240),
+    _ext4("ext4-lazy", "ext4 with a 10 GiB journal and journal_lazy", 10240, "journal_lazy"),
+    _ext4(
+        "ext4-lazy-1g",
+        "ext4 with journal_lazy on the 1 GiB journal that users already have",
+        1024,
+        "journal_lazy",
+    ),
+    FileSystem(
+        name="nilfs2",
+        kernel_name="nilfs2",
+        summary="NILFS2, log-structured; without its cleaner daemon",
+        mkfs=("/sbin/mkfs.nilfs2", "-q", "-f", "-K"),
+        version=("/sbin/mkfs.nilfs2", "-V"),
+    ),
+    FileSystem(
+        name="f2fs",
+        kernel_name="f2fs",
+        summary="F2FS, log-structured",
+        mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID),
+        version=("/sbin/mkfs.f2fs", "-V"),
+        check=("/sbin/fsck.f2fs", "--dry-run"),
+    ),
+    FileSystem(
+        name="btrfs",
+        kernel_name="btrfs",
+        summary="Btrfs, copy-on-write; single data, duplicated metadata",
+        mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID),
+        version=("/sbin/mkfs.btrfs", "-V"),
+        classes=frozenset({"metadata"}),
+        check=("/bin/btrfs", "check", "--readonly"),
+    ),
+    FileSystem(
+        name="xfs",
+        kernel_name="xfs",
+        summary="XFS with its internal log",
+        mkfs=("/sbin/mkfs.xfs", "-q", "-f", "-K", "-m", f"uuid={_UUID}"),
+        version=("/sbin/mkfs.xfs", "-V"),
+        options="nouuid",
+        classes=frozenset({"metadata", "journal"}),
+        probe=_XFS_PROBE,
+        check=("/sbin/xfs_repair", "-n", "-f"),
+    ),
+)
+
+FILE_SYSTEMS: dict[str, FileSystem] = {variant.name: variant for variant in _ALL}
+
+
+def find(name: str) -> FileSystem:
+    if name not in FILE_SYSTEMS:
+        raise unknown_name("file system", name, FILE_SYSTEMS)
+    return FILE_SYSTEMS[name]
+
+
+def check_fits(variant: FileSystem, drive: str, capacity_bytes: int) -> None:
+    """Refuses a file system that cannot be made on a drive of this size, and says why."""
+    if capacity_bytes < variant.min_capacity_bytes:
+        raise Failure(
+            f"{variant.name} needs a drive of at least {variant.min_capacity_bytes / _GIB:.0f} GiB,"
+            f" and {drive} has {capacity_bytes / _GIB:.1f} GiB.",
+            status=2,
+        )

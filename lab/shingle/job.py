@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The guest's job: steps as data (seam 1 of docs/interfaces.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Step = dict[str, object]
+
+DEVICE = "/dev/shd0"
+MOUNT_POINT = "/mnt"
+
+
+def mount(fs: str, options: str = "", *, directory: str = MOUNT_POINT, may_fail: bool = False) -> Step:
+    step: Step = {"do": "mount", "fs": fs, "options": options, "dir": directory, "device": DEVICE}
+    return step | {"may_fail": True} if may_fail else step
+
+
+def umount(*, directory: str = MOUNT_POINT, phase: str | None = None) -> Step:
+    return _in_phase({"do": "umount", "dir": directory}, phase)
+
+
+def load(name: str, args: Mapping[str, object], *, directory: str = MOUNT_POINT, phase: str | None = None) -> Step:
+    return _in_phase({"do": "load", "name": name, "dir": directory, "args": dict(args)}, phase)
+
+
+def sync(*, phase: str | None = None) -> Step:
+    return _in_phase({"do": "sync"}, phase)
+
+
+def drop_caches() -> Step:
+    return {"do": "drop_caches"}
+
+
+def wait_clean(*, limit_s: int, phase: str | None = None) -> Step:
+    return _in_phase({"do": "wait_clean", "limit_s": limit_s}, phase)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    stdout: str | None = None,
+    limit_s: int | None = None,
+    env: Mapping[str, str] | None = None,
+    phase: str | None = None,
+    may_fail: bool = False,
+) -> Step:
+    """Runs a program of the host inside the machine; `stdout` names a file beside the results."""
+    step: Step = {"do": "exec", "argv": list(argv)}
+    if stdout is not None:
+        step["stdout"] = stdout
+    if limit_s is not None:
+        step["limit_s"] = limit_s
+    if env is not None:
+        step["env"] = dict(env)
+    if may_fail:
+        step["may_fail"] = True
+    return _in_phase(step, phase)
+
+
+def journal(extents: Sequence[tuple[int, int]]) -> Step:
+    return {"do": "journal", "extents": [list(extent) for extent in extents]}
+
+
+def superblock(extents: Sequence[tuple[int, int]]) -> Step:
+    return {"do": "superblock", "extents": [list(extent) for extent in extents]}
+
+
+def write(path: str, text: str) -> Step:
+    return {"do": "write", "path": path, "text": text}
+
+
+def read(path: str) -> Step:
+    return {"do": "read", "path": path}
+
+
+def sleep(seconds: float) -> Step:
+    return {"do": "sleep", "seconds": seconds}
+
+
+def mark(text: str) -> Step:
+    return {"do": "mark", "text": text}
+
+
+def save() -> Step:
+    return {"do": "save"}
+
+
+def shell(*, directory: str) -> Step:
+    return {"do": "shell", "dir": directory}
+
+
+def background(steps: Sequence[Step]) -> Step:
+    return {"do": "background", "steps": list(steps)}
+
+
+def stop_background() -> Step:
+    return {"do": "stop_background"}
+
+
+def put(out: Path, steps: Sequence[Step]) -> None:
+    """Writes the job where the guest looks for it."""
+    (out / "job.json").write_text(json.dumps({"steps": list(steps)}, indent=1) + "\n")
+
+
+def _in_phase(step: Step, phase: str | None) -> Step:
+    return step if phase is None else step | {"phase": phase}

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Host processes that never outlive this program, and work done two things at a time.
+
+Each child leads its own process group and asks the kernel to be killed when the
+thread that started it ends (`setpriv --pdeathsig`), so that not even a SIGKILL
+of this program leaves a simulated machine running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import IO, TypeVar
+
+from shingle.failure import Failure
+
+T = TypeVar("T")
+
+_live: set[subprocess.Popen[bytes]] = set()
+_lock = threading.Lock()
+_stopping = threading.Event()
+
+
+def stopping() -> bool:
+    return _stopping.is_set()
+
+
+@contextlib.contextmanager
+def started(
+    argv: Sequence[str | Path],
+    *,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    foreground: bool = False,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a process whose whole group is gone when the block is left, however it is left.
+
+    `foreground` keeps the terminal's process group, for an interactive machine.
+    """
+    with _lock:
+        if _stopping.is_set():
+            raise Failure("stopped before it was done.", status=130)
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *map(str, argv)],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            start_new_session=not foreground,
+        )
+        _live.add(process)
+    try:
+        yield process
+    finally:
+        _kill(process, group=not foreground)
+        with _lock:
+            _live.discard(process)
+
+
+def stop_all() -> None:
+    """Ends every process that is running and refuses new ones: the program is about to end."""
+    with _lock:
+        _stopping.set()
+        for process in _live:
+            _kill(process, group=os.getpgid(0) != _group_of(process), reap=False)
+
+
+def _group_of(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _kill(process: subprocess.Popen[bytes], *, group: bool, reap: bool = True) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if group:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    if reap:
+        process.wait()
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    what: str,
+    limit_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    accept: Sequence[int] = (0,),
+) -> str:
+    """Runs a program to its end and returns its output; `what` names it in the error sentence."""
+    command = shlex.join(map(str, argv))
+    with contextlib.ExitStack() as stack:
+        if log is None:
+            sink: int | IO[bytes] = subprocess.PIPE
+        else:
+            sink = stack.enter_context(log.open("ab"))
+            sink.write(f"$ {command}\n".encode())
+            sink.flush()
+        process = stack.enter_context(started(argv, stdout=sink, stderr=subprocess.STDOUT, cwd=cwd, env=env))
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{what} did not end within {limit_s:.0f} s.", detail=[f"$ {command}"]) from None
+    text = log.read_text(errors="replace") if log is not None else output.decode(errors="replace")
+    if process.returncode not in accept:
+        if stopping():
+            raise Failure("stopped before it was done.", status=130)
+        shown = [f"$ {command}", *text.splitlines()[-25:]]
+        raise Failure(f"{what} failed with status {process.returncode}.", detail=shown)
+    return text
+
+
+def in_parallel(tasks: Sequence[Callable[[], T]], *, width: int) -> list[T]:
+    """Runs the tasks, at most `width` at a time, and returns their results in order.
+
+    The first failure, or an interrupt, ends the processes of all the others.
+    """
+    try:
+        with ThreadPoolExecutor(max_workers=max(1, width)) as pool:
+            futures = [pool.submit(task) for task in tasks]
+            try:
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in futures:
+                    if future in done:
+                        future.result()
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                stop_all()
+                raise
+    finally:
+        _stopping.clear()
+    return [future.result() for future in futures]

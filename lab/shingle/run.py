@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Runs a workload on a file system on a drive, and the same on several side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shingle import build, drive, job, machine, process, record
+from shingle import fs as file_systems
+from shingle import workload as workloads
+from shingle.drive import FormattedDrive, Profile
+from shingle.failure import Failure
+from shingle.fs import FileSystem
+from shingle.machine import Outcome, Tick
+from shingle.paths import ContentKey, run_directory
+from shingle.progress import Progress
+from shingle.record import Record
+from shingle.workload import Plan
+
+MOUNT = "mount"
+# As much as two machines at once leave room for on a small host.
+DEFAULT_MEMORY_MIB = 3072
+_HOST_LIMIT_S = 3600.0
+# What a machine needs beside its memory: the drive's contents, the host's share.
+_RESERVE_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a comparison: everything that decides its record."""
+
+    profile: Profile
+    variant: FileSystem
+    plan: Plan
+    memory_mib: int = DEFAULT_MEMORY_MIB
+    call_ns: int = machine.DEFAULT_CALL_NS
+    name_ns: int = machine.DEFAULT_NAME_NS
+    capacity_bytes: int | None = None
+    experiment: str | None = None
+    kernel_arguments: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.variant.name} on {self.profile.name}"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.capacity_bytes or drive.capacity_of(self.profile)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What of a run stays, in which folder, beside its records."""
+
+    folder: Path
+    trace: bool = True
+    drive: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    run: Run
+    records: tuple[Record, ...]
+    outcome: Outcome
+    trace: Path | None = None
+    saved: Path | None = None
+
+
+def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Step]:
+    """The whole job: classes told to the drive, mount, workload, unmount."""
+    steps: list[job.Step] = []
+    if formatted.layout.journal:
+        steps.append(job.journal(formatted.layout.journal))
+    if formatted.layout.superblock:
+        steps.append(job.superblock(formatted.layout.superblock))
+    steps.append(job.mount(run.variant.kernel_name, run.variant.options) | {"phase": MOUNT})
+    steps += run.plan.steps()
+    if save:
+        steps.append(job.save())
+    return steps
+
+
+def perform(
+    built: build.Built,
+    run: Run,
+    *,
+    keep: Keep | None = None,
+    watch: Callable[[Tick], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    host_limit_s: float = _HOST_LIMIT_S,
+) -> Result:
+    """Runs one cell."""
+    formatted = drive.formatted(
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, say=say
+    )
+    with contextlib.ExitStack() as stack:
+        out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
+        name = f"{run.profile.name}-{run.variant.name}"
+        trace = saved = None
+        if keep is not None:
+            keep.folder.mkdir(parents=True, exist_ok=True)
+            trace = keep.folder / f"{name}.trace" if keep.trace else None
+            saved = keep.folder / f"{name}.drive" if keep.drive else None
+        boot = machine.Boot(
+            steps=tuple(steps_of(run, formatted, save=saved is not None)),
+            drive=formatted.file,
+            save=saved,
+            trace=trace,
+            seed=run.plan.seed,
+            memory_mib=run.memory_mib,
+            call_ns=run.call_ns,
+            name_ns=run.name_ns,
+            kernel_arguments=run.kernel_arguments,
+            host_limit_s=host_limit_s,
+        )
+        try:
+            outcome = machine.run(built.machine, boot, out, watch=watch)
+        except Failure as failure:
+            raise Failure(f"{run.label}: {failure}", detail=failure.detail, status=failure.status) from None
+    records = record.of_run(
+        outcome.steps,
+        (MOUNT, *run.plan.phases),
+        variant=run.variant,
+        common=_common(built, run, formatted),
+        host=_host(outcome),
+    )
+    for each in records:
+        record.check(each)
+    return Result(run, tuple(records), outcome, trace, saved)
+
+
+def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
+    """The configuration that every record of this run carries."""
+    return {
+        "experiment": run.experiment,
+        "drive": run.profile.name,
+        "file_system": run.variant.name,
+        "workload": run.plan.label,
+        "scale": run.plan.scales[run.plan.names[-1]],
+        "seed": run.plan.seed,
+        "configuration": {
+            "capacity_bytes": formatted.capacity_bytes,
+            "memory_mib": run.memory_mib,
+            "call_ns": run.call_ns,
+            "name_ns": run.name_ns,
+            "mkfs": list(formatted.mkfs),
+            "mount_options": run.variant.options,
+            "journal_bytes": formatted.layout.journal_bytes,
+            "kernel_arguments": list(run.kernel_arguments),
+            "scales": dict(run.plan.scales),
+        },
+        "versions": {
+            "linux": built.kernel.version,
+            "kernel": built.kernel.key,
+            "drive_model": _content(built.crates.drive_object),
+            "guest": _content(built.crates.guest),
+            "profile": _content(run.profile.path),
+            "mkfs": formatted.mkfs_version,
+            "formatted": formatted.key,
+        },
+    }
+
+
+def _content(path: Path) -> str:
+    return ContentKey("content").file("file", path).hexdigest()
+
+
+def _host(outcome: Outcome) -> dict[str, object]:
+    return {
+        "run_s": round(outcome.host_s, 2),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "cpus": os.cpu_count() or 1,
+    }
+
+
+def side_by_side(
+    built: build.Built, runs: Sequence[Run], progress: Progress, *, keep: Keep | None = None
+) -> list[Result]:
+    """Runs the cells, two at a time where memory allows; results come in the order asked for."""
+    _format_all(built, runs, progress)
+
+    def task(run: Run) -> Callable[[], Result]:
+        def perform_watched() -> Result:
+            with progress.machine(run.label) as watch:
+                return perform(built, run, keep=keep, watch=watch, say=progress.say)
+
+        return perform_watched
+
+    width = at_once(runs, available_mib(), os.cpu_count() or 1)
+    return process.in_parallel([task(run) for run in runs], width=width)
+
+
+def _format_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
+    """Formats what is not in the cache yet, each kind of drive once."""
+    unique = {(run.profile.name, run.variant.mkfs, run.size_bytes, run.plan.seed): run for run in runs}
+
+    def task(run: Run) -> Callable[[], FormattedDrive]:
+        return lambda: drive.formatted(
+            built,
+            run.profile,
+            run.variant,
+            seed=run.plan.seed,
+            capacity_bytes=run.capacity_bytes,
+            say=progress.say,
+        )
+
+    process.in_parallel([task(run) for run in unique.values()], width=2)
+
+
+def available_mib() -> int:
+    for text in Path("/proc/meminfo").read_text().splitlines():
+        if text.startswith("MemAvailable:"):
+            return int(text.split()[1]) >> 10
+    return 0
+
+
+def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
+    """How many of these machines fit the host at a time."""
+    if not runs:
+        return 1
+    largest = max(run.memory_mib for run in runs) + _RESERVE_MIB
+    return max(1, min(cpus, memory_mib // largest, len(runs)))
+
+
+def cells(
+    drive_name: str,
+    fs_names: Sequence[str],
+    plan: Plan,
+    *,
+    capacity_bytes: int | None = None,
+    template: Run | None = None,
+) -> list[Run]:
+    """The runs of a comparison, checked before anything is built."""
+    profile = drive.find(drive_name)
+    capacity = capacity_bytes or drive.capacity_of(profile)
+    runs = []
+    for name in dict.fromkeys(fs_names):
+        variant = file_systems.find(name)
+        file_systems.check_fits(variant, profile.name, capacity)
+        workloads.check_fits(plan, profile.name, capacity)
+        run = Run(profile, variant, plan, capacity_bytes=capacity_bytes)
+        if template is not None:
+            run = replace(template, profile=profile, variant=variant, plan=plan, capacity_bytes=capacity_bytes)
+        runs.append(run)
+    return runs

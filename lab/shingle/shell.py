@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A prompt inside the simulated machine."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from shingle import build, job, machine
+from shingle.drive import FormattedDrive
+from shingle.failure import Failure
+from shingle.fs import FileSystem
+from shingle.paths import run_directory
+
+_MEMORY_MIB = 2048
+
+
+def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDrive, *, seed: int) -> None:
+    """Mounts the file system and hands the terminal over until the shell exits."""
+    if not sys.stdin.isatty():
+        raise Failure("`shell` needs a terminal.", status=2)
+    steps: list[job.Step] = []
+    if formatted.layout.journal:
+        steps.append(job.journal(formatted.layout.journal))
+    if formatted.layout.superblock:
+        steps.append(job.superblock(formatted.layout.superblock))
+    steps.append(job.mount(variant.kernel_name, variant.options))
+    steps += [job.shell(directory=job.MOUNT_POINT), job.umount()]
+    with tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch:
+        boot = machine.Boot(
+            steps=tuple(steps), drive=formatted.file, seed=seed, memory_mib=_MEMORY_MIB, interactive=True
+        )
+        machine.run(built.machine, boot, Path(scratch))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What `./shingle test` does: one pytest run over everything, so that one closing line sums it up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from shingle.failure import unknown_name
+from shingle.paths import ROOT
+
+# From near to far: what fails fast comes first.
+FOLDERS = ("tests/style", "lab/tests", "tests/crates", "tests/machine", "tests/kernel")
+
+
+def test_files() -> list[Path]:
+    files: list[Path] = []
+    for folder in FOLDERS:
+        files += sorted((ROOT / folder).rglob("test_*.py"))
+    return files + [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path not in files]
+
+
+def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
+    """The test files whose path below the clone contains one of these names."""
+    if not names:
+        return list(files)
+    chosen: list[Path] = []
+    for name in names:
+        matching = [path for path in files if name in str(path.relative_to(ROOT))]
+        if not matching:
+            raise unknown_name("test", name, {path.stem.removeprefix("test_") for path in files})
+        chosen += [path for path in matching if path not in chosen]
+    return chosen
+
+
+def main(names: Sequence[str], *, sanitize: bool) -> int:
+    """Runs the tests in a pytest of their own and returns its status."""
+    wanted = [name for name in names if not name.startswith("-")]
+    options = [name for name in names if name.startswith("-")]
+    files = select(wanted, test_files())
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
+    if sanitize:
+        command.append("--sanitize")
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
+    arguments = [*command, *options, *map(str, files)]
+    return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Reads a request trace (seam 5 of docs/interfaces.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from shingle.failure import Failure
+
+MAGIC = b"SHGLTRC1"
+OPERATIONS = ("read", "write", "flush", "discard", "write_zeroes")
+CLASSES = ("data", "metadata", "journal", "superblock")
+_MARKER = 0xFF
+
+RECORD = np.dtype(
+    [
+        ("arrival_ns", "<u8"),
+        ("completion_ns", "<u8"),
+        ("sector", "<u8"),
+        ("sectors", "<u4"),
+        ("op", "u1"),
+        ("class", "u1"),
+        ("flags", "u1"),
+        ("where", "u1"),
+        ("service_ns", "<u8"),
+        ("sequence", "<u8"),
+    ]
+)
+
+Requests = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The requests of a run, in order of completion, without the markers."""
+
+    requests: Requests
+
+    def select(self, operation: str, *, request_class: str | None = None) -> Requests:
+        chosen = self.requests["op"] == OPERATIONS.index(operation)
+        if request_class is not None:
+            chosen &= self.requests["class"] == CLASSES.index(request_class)
+        selected: Requests = self.requests[chosen]
+        return selected
+
+
+def read(path: Path) -> Trace:
+    data = path.read_bytes()
+    if data[: len(MAGIC)] != MAGIC:
+        raise Failure(f"{path.name} is not a request trace.")
+    body = len(data) - len(MAGIC)
+    if body % RECORD.itemsize:
+        raise Failure(f"{path.name} is cut off in the middle of a record.")
+    records = np.frombuffer(data, dtype=RECORD, offset=len(MAGIC))
+    return Trace(records[_requests(records)])
+
+
+def _requests(records: Requests) -> npt.NDArray[np.bool_]:
+    """Which records are requests: neither markers nor the text that follows one."""
+    chosen = np.ones(len(records), dtype=bool)
+    for index in np.flatnonzero(records["where"] == _MARKER):
+        if chosen[index]:
+            text_records = -(-int(records["sectors"][index]) // RECORD.itemsize)
+            chosen[index : index + 1 + text_records] = False
+    return chosen

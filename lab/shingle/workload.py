@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The workloads: the paper's parameters times a scale (FAST'17, sections 4.2.1 and 4.2.2).
+
+A workload is one phase. Phases that need what another made (RemoveDirs needs a
+tree) bring it along. Each phase ends with its sync; before the next one the
+caches are dropped and the drive cleans up. The unmount is a phase of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shingle import job
+from shingle.failure import Failure, unknown_name
+
+UNMOUNT = "unmount"
+# Cleaning a full persistent cache takes hours; a drive that is busy for a week is broken.
+CLEAN_LIMIT_S = 7 * 24 * 3600
+
+Arguments = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    generator: str
+    summary: str
+    arguments: Callable[[float], Arguments]
+    needs: str | None = None
+    seeded: bool = True
+    # What the workload adds at scale 1, to refuse scales that a drive cannot hold.
+    writes_bytes: int = 0
+
+    def step(self, *, scale: float, seed: int) -> job.Step:
+        arguments = self.arguments(scale)
+        if self.seeded:
+            arguments = arguments | {"seed": seed}
+        return job.load(self.generator, arguments, phase=self.name)
+
+
+def _scaled(count: int, scale: float) -> int:
+    return max(1, round(count * scale))
+
+
+def _tree_of_directories(scale: float) -> Arguments:
+    return {"count": _scaled(800_000, scale), "width": 4, "threads": 8, "path": "dirs"}
+
+
+def _tree_of_files(scale: float) -> Arguments:
+    return {"count": _scaled(600_000, scale), "file_bytes": 4096, "width": 2, "threads": 8, "path": "files"}
+
+
+def _postmark(scale: float) -> Arguments:
+    return {
+        "files": _scaled(10_000, scale),
+        "directories": _scaled(25_000, scale),
+        "size_min_bytes": 512,
+        "size_max_bytes": 1 << 20,
+        "transactions": _scaled(100_000, scale),
+        "io_bytes": 1 << 20,
+        "path": "postmark",
+    }
+
+
+def _overwrite(scale: float) -> Arguments:
+    return {
+        "file_bytes": max(1 << 20, round((8 << 30) * scale) >> 20 << 20),
+        "count": _scaled(200_000, scale),
+    }
+
+
+def _sequential(scale: float) -> Arguments:
+    return {"total_bytes": max(1 << 20, round((8 << 30) * scale) >> 20 << 20)}
+
+
+def _on(path: str) -> Callable[[float], Arguments]:
+    return lambda scale: {"path": path}
+
+
+_GIB = 1 << 30
+
+_ALL = (
+    Workload(
+        "MakeDirs", "makedirs", "800,000 directories about 10 deep, 8 threads", _tree_of_directories,
+        writes_bytes=5 * _GIB,
+    ),
+    Workload("ListDirs", "listdirs", "ls -lR of MakeDirs' tree", _on("dirs"), "MakeDirs", False),
+    Workload("TarDirs", "tardirs", "tar of MakeDirs' tree, to nowhere", _on("dirs"), "MakeDirs", False),
+    Workload("RemoveDirs", "removedirs", "rm -r of MakeDirs' tree", _on("dirs"), "MakeDirs", False),
+    Workload(
+        "CreateFiles", "createfiles", "600,000 files of 4 KiB, 8 threads", _tree_of_files, writes_bytes=6 * _GIB
+    ),
+    Workload("FindFiles", "findfiles", "find in CreateFiles' tree", _on("files"), "CreateFiles", False),
+    Workload("TarFiles", "tarfiles", "tar of CreateFiles' tree, to nowhere", _on("files"), "CreateFiles", False),
+    Workload("RemoveFiles", "removefiles", "rm -r of CreateFiles' tree", _on("files"), "CreateFiles", False),
+    Workload(
+        "Postmark",
+        "postmark",
+        "10,000 files up to 1 MiB in 25,000 directories, 100,000 transactions",
+        _postmark,
+        writes_bytes=40 * _GIB,
+    ),
+    Workload(
+        "RandomOverwrite", "overwrite", "200,000 overwrites of 4 KiB in a file of 8 GiB", _overwrite,
+        writes_bytes=8 * _GIB,
+    ),
+    Workload("SequentialWrite", "sequential", "one file of 8 GiB, written in order", _sequential,
+        writes_bytes=8 * _GIB),
+)  # fmt: skip
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
+_BY_FOLDED = {name.lower(): name for name in WORKLOADS}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The phases of a run: workloads in order, with what they need before them."""
+
+    names: tuple[str, ...]
+    scales: Mapping[str, float]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return ",".join(self.names)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return (*self.names, UNMOUNT)
+
+    def steps(self) -> list[job.Step]:
+        """Everything between mounting and the end of the unmount."""
+        steps: list[job.Step] = []
+        for name in self.names:
+            step = WORKLOADS[name].step(scale=self.scales[name], seed=self.seed)
+            steps += [step, job.sync(phase=name), job.drop_caches(), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
+        return [*steps, job.umount(phase=UNMOUNT), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
+
+
+def find(name: str) -> Workload:
+    known = _BY_FOLDED.get(name.lower())
+    if known is None:
+        raise unknown_name("workload", name, WORKLOADS)
+    return WORKLOADS[known]
+
+
+def plan(names: Sequence[str], *, scale: float, seed: int, scales: Mapping[str, float] | None = None) -> Plan:
+    """Orders what was asked for, adds what it needs, and refuses what cannot work."""
+    if not 0 < scale <= 100:
+        raise Failure(f"a scale of {scale:g} makes no sense; 1 is the paper's size.", status=2)
+    ordered: list[str] = []
+    standing: set[str] = set()
+    for name in names:
+        workload = find(name)
+        if workload.needs is not None and workload.needs not in standing:
+            ordered.append(workload.needs)
+            standing.add(workload.needs)
+        if workload.name in standing:
+            raise Failure(f"{workload.name} cannot run twice: its tree is already there.", status=2)
+        ordered.append(workload.name)
+        if workload.name.startswith("Remove"):
+            standing.discard(workload.needs or "")
+        elif workload.needs is None:
+            standing.add(workload.name)
+    if not ordered:
+        raise Failure("no workload was named.", status=2)
+    each = {name: (scales or {}).get(name, scale) for name in ordered}
+    return Plan(tuple(ordered), each, seed)
+
+
+def check_fits(wanted: Plan, drive: str, capacity_bytes: int) -> None:
+    """Refuses a run that would fill the drive."""
+    needed = sum(round(WORKLOADS[name].writes_bytes * wanted.scales[name]) for name in wanted.names)
+    if needed > 0.8 * capacity_bytes:
+        raise Failure(
+            f"{wanted.label} at this scale writes some {needed / _GIB:.0f} GiB,"
+            f" too much for {drive} with its {capacity_bytes / _GIB:.0f} GiB.",
+            status=2,
+        )
