@@ -14,19 +14,24 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
+pub mod archive;
 mod clock;
 pub mod createfiles;
+mod direct;
 mod error;
 mod file;
 pub mod list;
 pub mod makedirs;
+pub mod manifest;
 mod meter;
 mod payload;
 pub mod postmark;
+pub mod random_overwrite;
 mod registry;
 pub mod remove;
 mod report;
 mod rng;
+pub mod sequential;
 mod team;
 #[cfg(test)]
 mod testing;

@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::error::{LoadError, Result};
 use crate::report::Report;
-use crate::{createfiles, list, makedirs, postmark, remove, Load};
+use crate::{
+    archive, createfiles, list, makedirs, manifest, postmark, random_overwrite, remove, sequential,
+    Load,
+};
 
 /// A generator whose parameters are JSON.
 pub struct Generator {
@@ -36,22 +39,32 @@ const fn generator<L: Load>(
     }
 }
 
+/// Where CreateFiles puts its tree.
+const FILES: &[(&str, &str)] = &[("path", "files")];
+
+/// All generators, those of the paper first.
 pub static GENERATORS: &[Generator] = &[
     generator::<makedirs::MakeDirs>("makedirs", "a tree of empty directories", &[]),
     generator::<list::ListDirs>("listdirs", "ls -lR of a tree", &[]),
+    generator::<archive::Tar>("tardirs", "tar of a tree of directories", &[]),
     generator::<remove::Remove>("removedirs", "rm -r of a tree of directories", &[]),
     generator::<createfiles::CreateFiles>("createfiles", "a tree of small files", &[]),
     generator::<list::FindFiles>("findfiles", "find in a tree", &[]),
-    generator::<remove::Remove>(
-        "removefiles",
-        "rm -r of a tree of files",
-        &[("path", "files")],
-    ),
-    generator::<postmark::Postmark>(
-        "postmark",
-        "mail server: small files made, read, grown, deleted",
+    generator::<archive::Tar>("tarfiles", "tar of a tree of files", FILES),
+    generator::<remove::Remove>("removefiles", "rm -r of a tree of files", FILES),
+    generator::<postmark::Postmark>("postmark", "small files made, read, grown, deleted", &[]),
+    generator::<random_overwrite::RandomOverwrite>(
+        "random_overwrite",
+        "4 KiB writes at random places",
         &[],
     ),
+    generator::<sequential::SequentialWrite>(
+        "sequential_write",
+        "one file from front to back",
+        &[],
+    ),
+    generator::<sequential::SequentialRead>("sequential_read", "one file from front to back", &[]),
+    generator::<manifest::Manifest>("manifest", "sorted list of a tree, with hashes", &[]),
 ];
 
 /// The generator of that name.
