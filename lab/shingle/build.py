@@ -148,7 +148,7 @@ def fragments(variant: str) -> list[Path]:
 def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
     _, mutant = _split(variant)
     overlay = kernel_tree.overlay_of(ROOT / "machine", ROOT / "kernel")
-    overlay["arch/um/drivers/shingle_drive.o_shipped"] = crates.drive_object
+    overlay["arch/um/drivers/shingle_model.o_shipped"] = crates.drive_object
     patches = [
         *sorted((ROOT / "machine/patches").glob("*.patch")),
         *sorted((ROOT / "kernel/patches").glob("*.patch")),

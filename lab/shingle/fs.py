@@ -121,7 +121,8 @@ _XFS_PROBE = Probe(
 )
 
 
-def _ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
+def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
+    """An ext4 variant; tests make their own, with other journals and options."""
     extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_HASH_SEED}"
     journal = () if journal_mib is None else ("-J", f"size={journal_mib}")
     return FileSystem(
@@ -140,11 +141,11 @@ def _ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -
 
 
 _ALL = (
-    _ext4("ext4-128m", "ext4 with the 128 MiB journal that the paper calls stock", 128),
-    _ext4("ext4", "ext4 as today's mke2fs makes it", None),
-    _ext4("ext4-10g", "ext4 with a 10 GiB journal, the paper's baseline", 10240),
-    _ext4("ext4-lazy", "ext4 with a 10 GiB journal and journal_lazy", 10240, "journal_lazy"),
-    _ext4(
+    ext4("ext4-128m", "ext4 with the 128 MiB journal that the paper calls stock", 128),
+    ext4("ext4", "ext4 as today's mke2fs makes it", None),
+    ext4("ext4-10g", "ext4 with a 10 GiB journal, the paper's baseline", 10240),
+    ext4("ext4-lazy", "ext4 with a 10 GiB journal and journal_lazy", 10240, "journal_lazy"),
+    ext4(
         "ext4-lazy-1g",
         "ext4 with journal_lazy on the 1 GiB journal that users already have",
         1024,

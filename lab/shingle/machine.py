@@ -235,7 +235,7 @@ def read_results(path: Path) -> Results:
     for line in _whole_lines(path):
         entry: dict[str, Any] = json.loads(line)
         if entry.get("event") == "end":
-            return Results(tuple(steps), str(entry.get("status")), str(entry.get("error", "")))
+            return Results(tuple(steps), str(entry.get("status")), str(entry.get("message", "")))
         if entry.get("event") == "step":
             steps.append(_step(entry))
     return Results(tuple(steps), None)

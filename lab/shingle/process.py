@@ -57,7 +57,7 @@ def started(
             stderr=stderr,
             cwd=cwd,
             env=None if env is None else dict(env),
-            start_new_session=not foreground,
+            process_group=None if foreground else 0,
         )
         _live.add(process)
     try:

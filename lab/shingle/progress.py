@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
-from shingle.machine import NS_PER_S, START_NS, Tick
+from shingle.machine import NS_PER_S, Tick
 
 _MIB = 1 << 20
 # Where there is no terminal, a line now and then shows that something is alive.
@@ -23,7 +23,7 @@ _CLASSES = ("data", "metadata", "superblock", "journal")
 
 def describe(tick: Tick, before: Tick | None, host_s: float) -> str:
     """One line about a running machine."""
-    parts = [tick.phase or "…", f"virtual {_virtual_s(tick):,.0f} s", f"host {host_s:,.0f} s"]
+    parts = [tick.phase or "…", f"virtual {tick.now_ns / NS_PER_S:,.0f} s", f"host {host_s:,.0f} s"]
     if before is not None and tick.now_ns > before.now_ns:
         moved = _host_bytes(tick) - _host_bytes(before)
         parts.append(f"{moved / _MIB / ((tick.now_ns - before.now_ns) / NS_PER_S):,.0f} MiB/s")
@@ -47,11 +47,6 @@ def _host_bytes(tick: Tick) -> int:
     return sum(
         tick.counters.get(f"{name}_{direction}_bytes", 0) for name in _CLASSES for direction in ("written", "read")
     )
-
-
-def _virtual_s(tick: Tick) -> float:
-    """Virtual time since power-on; the guest's clock may or may not start at zero."""
-    return (tick.now_ns - START_NS if tick.now_ns >= START_NS else tick.now_ns) / NS_PER_S
 
 
 @dataclass

@@ -59,7 +59,7 @@ COLUMNS = (
 
 def of_records(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
     """One block of rows per phase, one row per file system."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     table.add_column("phase", no_wrap=True)
     table.add_column("file system", no_wrap=True)
     for column in COLUMNS:

@@ -42,8 +42,8 @@ def main(names: Sequence[str], *, sanitize: bool) -> int:
     options = [name for name in names if name.startswith("-")]
     files = select(wanted, test_files())
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
-    if sanitize:
-        command.append("--sanitize")
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
+    if sanitize:
+        environment["SHINGLE_SANITIZE"] = "1"
     arguments = [*command, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

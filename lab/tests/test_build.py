@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Keys change with content and with nothing else; what is stored is stored whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+from shingle import build, paths
+from shingle.failure import Failure
+from shingle.paths import ContentKey
+
+
+def key_of(root: Path) -> str:
+    return ContentKey("test").tree(root, paths.files_below(root)).hexdigest()
+
+
+def test_keys_do_not_change_with_time_stamps_or_place(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub" / "file.c").write_text("int x;\n")
+    os.utime(tmp_path / "two/sub/file.c", (1, 1))
+    assert key_of(tmp_path / "one") == key_of(tmp_path / "two")
+
+
+def test_keys_change_with_content_and_names(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int x;\n")
+    first = key_of(tmp_path)
+    (tmp_path / "a.c").write_text("int y;\n")
+    second = key_of(tmp_path)
+    (tmp_path / "a.c").rename(tmp_path / "b.c")
+    assert len({first, second, key_of(tmp_path)}) == 3
+
+
+def test_neighbouring_values_do_not_run_together() -> None:
+    one = ContentKey("k").text("a", "bc").text("d", "e").hexdigest()
+    assert one != ContentKey("k").text("a", "b").text("cd", "e").hexdigest()
+
+
+def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "source_key", lambda: "source")
+    monkeypatch.setattr(build, "compiler_version", lambda: "gcc")
+
+    def crates(drive: str, guest: str) -> build.Crates:
+        folder = tmp_path / f"{drive}-{guest}"
+        folder.mkdir(exist_ok=True)
+        (folder / "drive.o").write_text(drive)
+        (folder / "guest").write_text(guest)
+        return build.Crates(folder / "tool", folder / "guest", folder / "load", folder / "drive.o")
+
+    first = build.kernel_key("main", crates("1", "1"))
+    assert first == build.kernel_key("main", crates("1", "2"))
+    assert first != build.kernel_key("main", crates("2", "1"))
+    assert first != build.kernel_key("sanitize", crates("1", "1"))
+
+
+def test_variants_are_known_by_name() -> None:
+    assert [path.stem for path in build.fragments("main")] == [
+        "10-machine", "20-ext4", "30-other-file-systems",
+    ]  # fmt: skip
+    assert build.fragments("sanitize")[-1].stem == "90-sanitize"
+    with pytest.raises(Failure, match="Did you mean sanitize"):
+        build.fragments("sanitise")
+    with pytest.raises(Failure, match="no mutant called 'nothing'"):
+        build.fragments("mutant:nothing")
+
+
+def test_the_pinned_version_is_a_version() -> None:
+    assert build.pinned_version().count(".") == 2
+
+
+def test_what_is_stored_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "store" / "key"
+    with pytest.raises(RuntimeError), build.stored_at(target) as part:
+        (part / "half").write_text("")
+        raise RuntimeError
+    assert list(target.parent.iterdir()) == []
+    with build.stored_at(target) as part:
+        (part / "whole").write_text("")
+    assert (target / "whole").exists()

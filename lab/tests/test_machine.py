@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""How runs end, against a script that ends in each of the ways."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from shingle import job, machine
+from shingle.failure import Failure
+from shingle.machine import Boot, Machine, Tick
+
+STEPS = (job.mount("ext4"), job.sync(phase="P"))
+
+
+def boot(kind: str, **changes: object) -> Boot:
+    return Boot(steps=STEPS, kernel_arguments=(f"fake={kind}",), **changes)  # type: ignore[arg-type]
+
+
+def failure_of(fake: Machine, tmp_path: Path, the_boot: Boot) -> Failure:
+    with pytest.raises(Failure) as caught:
+        machine.run(fake, the_boot, tmp_path)
+    return caught.value
+
+
+def test_a_finished_job_is_an_outcome(fake_machine: Machine, tmp_path: Path) -> None:
+    outcome = machine.run(fake_machine, boot("ok"), tmp_path)
+    assert [step.do for step in outcome.steps] == ["mount", "sync"]
+    assert outcome.steps[1].phase == "P"
+    assert not outcome.power_cut
+
+
+def test_a_panic_is_named_with_the_step_and_the_console(fake_machine: Machine, tmp_path: Path) -> None:
+    failure = failure_of(fake_machine, tmp_path, boot("panic"))
+    assert "panicked" in str(failure)
+    assert "step 2 of 2, sync P" in str(failure)
+    assert any("transaction 17 has no buffers" in line for line in failure.detail)
+
+
+def test_lack_of_memory_is_told_from_the_panic_that_follows(fake_machine: Machine, tmp_path: Path) -> None:
+    assert "ran out of memory" in str(failure_of(fake_machine, tmp_path, boot("oom")))
+
+
+def test_a_kernel_warning_fails_the_run(fake_machine: Machine, tmp_path: Path) -> None:
+    assert "jbd2_journal_dirty_metadata" in str(failure_of(fake_machine, tmp_path, boot("warning")))
+
+
+def test_a_hang_ends_at_the_host_limit_and_nothing_is_left_running(fake_machine: Machine, tmp_path: Path) -> None:
+    began = time.monotonic()
+    failure = failure_of(fake_machine, tmp_path, boot("hang", host_limit_s=1.0))
+    assert "did not finish within 1 s of host time" in str(failure)
+    assert time.monotonic() - began < 10
+    assert not running_with(str(tmp_path))
+
+
+def test_virtual_time_has_a_limit_too(fake_machine: Machine, tmp_path: Path) -> None:
+    failure = failure_of(fake_machine, tmp_path, boot("slow", virtual_limit_s=3.0))
+    assert "3 s of virtual time" in str(failure)
+
+
+def test_results_without_an_end_are_a_failure_whatever_the_status(fake_machine: Machine, tmp_path: Path) -> None:
+    failure = failure_of(fake_machine, tmp_path, boot("truncated"))
+    assert "ended with status 0 before its job was done" in str(failure)
+
+
+def test_a_failed_step_is_named_with_its_reason(fake_machine: Machine, tmp_path: Path) -> None:
+    assert "mount, failed: mount: wrong fs type" in str(failure_of(fake_machine, tmp_path, boot("failed_step")))
+
+
+def test_a_power_cut_is_an_outcome_only_where_one_was_asked_for(fake_machine: Machine, tmp_path: Path) -> None:
+    assert machine.run(fake_machine, boot("power_cut", cut=7), tmp_path).power_cut
+    (tmp_path / "results.jsonl").unlink()
+    assert "status 3" in str(failure_of(fake_machine, tmp_path, boot("power_cut")))
+
+
+def test_ticks_reach_the_watcher_while_the_machine_runs(fake_machine: Machine, tmp_path: Path) -> None:
+    seen: list[Tick] = []
+    with pytest.raises(Failure):
+        machine.run(fake_machine, boot("slow", virtual_limit_s=5.0), tmp_path, watch=seen.append)
+    assert [tick.now_ns // 10**9 for tick in seen][:3] == [1, 2, 3]
+
+
+def test_equal_boots_have_equal_command_lines(fake_machine: Machine, tmp_path: Path) -> None:
+    line = machine.command_line(fake_machine, boot("ok", seed=7, cut=3), tmp_path)
+    assert "shingle.seed=7" in line
+    assert "shingle.cut=3" in line
+    assert "time-travel=inf-cpu" in line
+    assert not any(text.startswith("shingle.drive") for text in line)
+
+
+def running_with(argument: str) -> list[int]:
+    """Processes of the host whose command line mentions `argument`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if argument.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found

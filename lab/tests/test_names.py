@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Names: the right ones are found, wrong ones get the nearest match, the impossible says why."""
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from shingle import cli, drive, experiment, fs, workload
+from shingle.failure import Failure
+
+
+@pytest.mark.parametrize(
+    ("find", "wrong", "right"),
+    [
+        (fs.find, "ext4-laz", "ext4-lazy"),
+        (fs.find, "EXT4-LAZY", "ext4-lazy"),
+        (workload.find, "MakeDir", "MakeDirs"),
+        (drive.find, "st8000", "st8000as0002"),
+        (experiment.find, "e01-first-ligth", "e01-first-light"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(find, wrong: str, right: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(Failure) as caught:
+        find(wrong)
+    assert f"Did you mean {right}?" in str(caught.value)
+    assert caught.value.status == 2
+
+
+@given(st.text(max_size=30))
+def test_no_name_breaks_the_suggestion(name: str) -> None:
+    try:
+        workload.find(name)
+    except Failure as failure:
+        assert "RemoveDirs" in str(failure)
+
+
+def test_workloads_are_found_in_any_case_and_experiments_by_number() -> None:
+    assert workload.find("makedirs").name == "MakeDirs"
+    assert experiment.find("e01").name == "e01-first-light"
+
+
+def test_a_workload_brings_what_it_needs() -> None:
+    assert workload.plan(["RemoveDirs"], scale=1, seed=1).names == ("MakeDirs", "RemoveDirs")
+    assert workload.plan(["MakeDirs", "RemoveDirs"], scale=1, seed=1).names == ("MakeDirs", "RemoveDirs")
+    assert workload.plan(["RemoveDirs", "ListDirs"], scale=1, seed=1).names == (
+        "MakeDirs", "RemoveDirs", "MakeDirs", "ListDirs",
+    )  # fmt: skip
+
+
+def test_a_workload_cannot_run_twice_on_its_own_tree() -> None:
+    with pytest.raises(Failure, match="cannot run twice"):
+        workload.plan(["MakeDirs", "MakeDirs"], scale=1, seed=1)
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1000])
+def test_senseless_scales_are_refused(scale: float) -> None:
+    with pytest.raises(Failure, match="makes no sense"):
+        workload.plan(["MakeDirs"], scale=scale, seed=1)
+
+
+def test_a_file_system_larger_than_the_drive_says_why() -> None:
+    with pytest.raises(Failure, match="ext4-10g needs a drive of at least 20 GiB"):
+        fs.check_fits(fs.find("ext4-10g"), "tiny", 8 << 30)
+
+
+def test_a_workload_larger_than_the_drive_says_why() -> None:
+    plan = workload.plan(["Postmark"], scale=10, seed=1)
+    with pytest.raises(Failure, match="too much for tiny"):
+        workload.check_fits(plan, "tiny", 100 << 30)
+
+
+def test_every_phase_ends_with_its_sync_and_the_unmount_is_one() -> None:
+    plan = workload.plan(["MakeDirs"], scale=0.001, seed=3)
+    steps = plan.steps()
+    assert [step["do"] for step in steps] == ["load", "sync", "drop_caches", "wait_clean", "umount", "wait_clean"]
+    assert steps[1]["phase"] == "MakeDirs"
+    assert steps[4]["phase"] == "unmount"
+    assert steps[0]["args"]["seed"] == 3  # type: ignore[index]
+
+
+def test_commands_suggest_and_help_has_examples() -> None:
+    runner = CliRunner()
+    result = runner.invoke(cli.cli, ["dmeo"])
+    assert isinstance(result.exception, Failure)
+    assert "Did you mean demo?" in str(result.exception)
+    for command in cli.cli.commands:
+        assert "./shingle" in runner.invoke(cli.cli, [command, "--help"]).output
+
+
+def test_variants_have_fixed_names_and_identifiers() -> None:
+    assert list(fs.FILE_SYSTEMS) == [
+        "ext4-128m", "ext4", "ext4-10g", "ext4-lazy", "ext4-lazy-1g", "nilfs2", "f2fs", "btrfs", "xfs",
+    ]  # fmt: skip
+    lazy, baseline = fs.find("ext4-lazy"), fs.find("ext4-10g")
+    assert lazy.mkfs == baseline.mkfs
+    assert replace(lazy, options="") != lazy
+
+
+def test_layouts_are_read_from_the_tools_own_words() -> None:
+    text = (
+        "Level Entries         Logical              Physical Length Flags\n"
+        " 1/ 1   1/  2      0 -  32767 268468224 - 268500991  32768 \n"
+        " 1/ 1   2/  2  32768 -  65535 268500992 - 268533759  32768 \n"
+    )
+    layout = fs.parse_ext4_journal(text)
+    assert layout.journal == ((268468224 * 8, 65536 * 8),)
+    assert layout.journal_bytes == 256 << 20
+    xfs = fs.parse_xfs_log(
+        "blocksize = 4096\nagblocks = 6553600\nagblklog = 23\nlogstart = 16777222\nlogblocks = 16384\n"
+    )
+    assert xfs.journal == ((2 * 6553600 * 8 + 6 * 8, 16384 * 8),)
+    with pytest.raises(Failure, match="no extents"):
+        fs.parse_ext4_journal("debugfs: Bad magic number\n")

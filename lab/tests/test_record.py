@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Records: what goes in, what is null, what does not depend on the host; and the table made of them."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from shingle import fs, record, table
+from shingle.failure import Failure
+from shingle.machine import StepResult
+
+COMMON: dict[str, Any] = {
+    "experiment": None,
+    "drive": "st8000as0002",
+    "file_system": "ext4-lazy",
+    "workload": "MakeDirs",
+    "scale": 0.01,
+    "seed": 1,
+    "configuration": {
+        "capacity_bytes": 8 << 40,
+        "memory_mib": 1024,
+        "call_ns": 2000,
+        "name_ns": 60000,
+        "mkfs": ["/sbin/mke2fs", "/dev/shd0"],
+        "mount_options": "journal_lazy",
+        "journal_bytes": 10 << 30,
+        "kernel_arguments": [],
+        "scales": {"MakeDirs": 0.01},
+    },
+    "versions": dict.fromkeys(("linux", "kernel", "drive_model", "guest", "profile", "mkfs", "formatted"), "1"),
+}
+HOST = {"run_s": 1.5, "load_1min": 0.2, "cpus": 2}
+
+
+def step(do: str, phase: str | None, start: int, end: int, before: dict[str, Any], after: dict[str, Any]) -> StepResult:
+    return StepResult(do, phase, 0, start, end, 0, before, after, {})
+
+
+def counters(journal: int = 0, metadata: int = 0, dirty: int = 0, cleaned: int = 0, **others: Any) -> dict[str, Any]:
+    return {
+        "journal_written_bytes": journal,
+        "metadata_written_bytes": metadata,
+        "superblock_written_bytes": 4096,
+        "data_written_bytes": 0,
+        "bands_dirty": dirty,
+        "bands_cleaned": cleaned,
+        **others,
+    }
+
+
+def run_of_two_phases() -> list[StepResult]:
+    second = 10**9
+    zero = counters()
+    one = counters(journal=8 << 20, dirty=3, clean_at_ns=0)
+    two = counters(journal=8 << 20, metadata=4096, dirty=0, cleaned=3, clean_at_ns=9 * second)
+    return [
+        step("load", "MakeDirs", 0, 2 * second, zero, one),
+        step("sync", "MakeDirs", 2 * second, 5 * second, one, one),
+        step("drop_caches", None, 5 * second, 5 * second, one, one),
+        step("wait_clean", None, 5 * second, 9 * second, one, two),
+        step("umount", "unmount", 9 * second, 10 * second, two, two),
+    ]
+
+
+def records(variant: str = "ext4-lazy") -> list[record.Record]:
+    common = COMMON | {"file_system": variant}
+    phases = ("MakeDirs", "unmount")
+    return record.of_run(run_of_two_phases(), phases, variant=fs.find(variant), common=common, host=HOST)
+
+
+def test_a_phase_lasts_until_its_sync_and_owns_what_comes_of_it() -> None:
+    made, unmounted = records()
+    assert made["virtual_s"] == 5
+    assert made["journal_written_bytes"] == 8 << 20
+    # Written while the drive cleaned up: no cost is lost between two phases.
+    assert made["metadata_written_bytes"] == 4096
+    assert made["bands_dirty"] == 3
+    assert made["bands_cleaned"] == 3
+    assert made["cleaning_s"] == 4
+    assert unmounted["virtual_s"] == 1
+    assert unmounted["metadata_written_bytes"] == 0
+
+
+def test_records_follow_the_schema() -> None:
+    for each in records():
+        record.check(each)
+
+
+def test_a_class_that_a_file_system_does_not_have_is_null() -> None:
+    made = records("f2fs")[0]
+    assert made["metadata_written_bytes"] is None
+    assert made["data_written_bytes"] == 0
+    assert made["total_written_bytes"] == (8 << 20) + 4096
+    record.check(made)
+
+
+def test_a_record_with_a_field_missing_or_unknown_is_refused() -> None:
+    made = records()[0]
+    with pytest.raises(Failure, match="virtual_s"):
+        record.check({name: value for name, value in made.items() if name != "virtual_s"})
+    with pytest.raises(Failure, match="surprise"):
+        record.check(made | {"surprise": 1})
+
+
+def test_only_host_depends_on_the_host(tmp_path: Path) -> None:
+    first = records()[0]
+    second = first | {"host": {"run_s": 99.0, "load_1min": 4.0, "cpus": 64}}
+    assert record.deterministic(first) == record.deterministic(second)
+    file = tmp_path / "r.jsonl"
+    record.write(file, [first, second])
+    assert record.read(file) == [first, second]
+    assert len(file.read_text().splitlines()) == 2
+    json.loads(file.read_text().splitlines()[0])
+
+
+def test_a_phase_that_did_not_happen_is_a_failure() -> None:
+    with pytest.raises(Failure, match="reported no phase 'RemoveDirs'"):
+        record.of_run(run_of_two_phases(), ["RemoveDirs"], variant=fs.find("ext4"), common=COMMON, host=HOST)
+
+
+def test_the_table_says_not_available_and_groups_phases() -> None:
+    text = io.StringIO()
+    table.show(Console(file=text), [*records(), *records("f2fs")], phases=("MakeDirs", "unmount"))
+    lines = text.getvalue().splitlines()
+    assert any(line.startswith("MakeDirs") and "ext4-lazy" in line and "8" in line for line in lines)
+    assert any("f2fs" in line and "n/a" in line for line in lines)
+
+
+def test_dirty_bands_are_named_by_what_they_hold() -> None:
+    made = records()[0] | {"bands_dirty": 3, "bands_dirty_by_class": [[0, 0, 8], [7, 99, 4], [8, 99, 4]]}
+    assert table.dirty_bands(made) == "3: journal 2, superblock 1"
+
+
+def test_states_have_no_differences() -> None:
+    before, after = counters(cleaned=1, cache_bytes=5), counters(cleaned=4, cache_bytes=3)
+    assert record.counter_changes(before, after)["bands_cleaned"] == 3
+    assert "cache_bytes" not in record.counter_changes(before, after)
+    assert replace(step("sync", None, 0, 1, before, after), status=1).status == 1

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Fixtures of the tests that cross languages."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import Bench
+from shingle.paths import run_directory
+
+LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests only run when they are asked for."""
+    skip = pytest.mark.skip(reason="long: only with `./shingle test --sanitize`")
+    for item in items:
+        if "long" in item.keywords and not LONG:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, gone after the test."""
+    with tempfile.TemporaryDirectory(prefix="shingle-test-", dir=run_directory()) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def bench(folder: Path) -> Bench:
+    """A test bench with the ordinary kernel."""
+    return Bench(folder)
+
+
+@pytest.fixture
+def sanitizing_bench(folder: Path) -> Bench:
+    """A test bench with KASAN, lockdep and PREEMPT; ext4 only."""
+    return Bench(folder, "sanitize")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A tree written under journal_lazy reads back the same under stock ext4: names, sizes, hashes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from harness import Bench
+from shingle import job
+
+pytestmark = pytest.mark.machine
+
+MANIFEST = Path(__file__).with_name("manifest.py")
+
+
+def manifest(name: str) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", str(MANIFEST), "/mnt"], stdout=name)
+
+
+@pytest.mark.parametrize("variant", ["ext4-lazy", "ext4-lazy-1g"])
+def test_lazy_and_stock_see_the_same_files(bench: Bench, variant: str) -> None:
+    formatted = bench.formatted(variant)
+    load = [
+        job.load("createfiles", {"count": 2000, "seed": 4}),
+        job.load("postmark", {"files": 200, "directories": 50, "transactions": 400, "seed": 4}),
+        job.sync(),
+        job.load("removefiles", {"path": "files"}),
+    ]
+    lazy = bench.boot(
+        bench.mounted(formatted, *load, manifest("lazy.txt"), options="journal_lazy"), drive=formatted.file, save=True
+    )
+    bench.assert_clean(lazy.saved_drive)
+    stock = bench.boot(bench.mounted(formatted, manifest("stock.txt"), options="ro"), drive=lazy.saved_drive)
+    written = [json.loads(line) for line in lazy.text("lazy.txt").splitlines()]
+    assert len(written) > 200
+    assert stock.text("stock.txt") == lazy.text("lazy.txt")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Formatters, linters and type checkers have nothing to say."""
+
+import subprocess
+import sys
+
+import pytest
+from shingle import build
+from shingle.paths import ROOT
+
+PYTHON = ["lab", "tests", "experiments"]
+LIMIT_S = 900
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run(
+        argv, cwd=ROOT, env=build.cargo_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode == 0, f"$ {' '.join(argv)}\n{done.stdout[-6000:]}{done.stderr[-6000:]}"
+
+
+def python(*arguments: str) -> None:
+    run(sys.executable, "-m", *arguments)
+
+
+def needs_cargo(command: str) -> None:
+    done = subprocess.run(["cargo", command, "--version"], capture_output=True, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"cargo {command} is not installed")
+
+
+def test_ruff_has_nothing_to_say() -> None:
+    python("ruff", "check", "--config", "lab/pyproject.toml", "--no-cache", *PYTHON)
+
+
+def test_python_is_formatted() -> None:
+    python("ruff", "format", "--config", "lab/pyproject.toml", "--no-cache", "--check", *PYTHON)
+
+
+def test_types_hold() -> None:
+    python("mypy", "--config-file", "lab/pyproject.toml", "--cache-dir", "/dev/null", "-p", "shingle")
+
+
+def test_rust_is_formatted() -> None:
+    needs_cargo("fmt")
+    run("cargo", "fmt", "--all", "--check")
+
+
+def test_clippy_has_nothing_to_say() -> None:
+    needs_cargo("clippy")
+    run("cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings")
+
+
+def test_the_front_door_is_plain_sh() -> None:
+    for script in ("shingle", ".ci/run"):
+        run("sh", "-n", script)

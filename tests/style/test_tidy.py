@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The house inspects itself: licences, places that are nobody else's, patches, claims."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from shingle import experiment, record
+from shingle.paths import ROOT
+
+# JSON has no comments; patches belong to the files that they change; licences and pictures speak for themselves.
+_NO_SPDX = {".json", ".jsonl", ".patch", ".svg", ".png", ".lock"}
+_BINARY = {".png"}
+_BIG_BYTES = 1 << 20
+# Written in pieces, so that this file does not contain them.
+_NOWHERE = ["/work" + "/", "/ro" + "ot/", "pypi" + ".org", "deb.deb" + "ian.org", "static.crates" + ".io"]
+
+
+def files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    paths = sorted({ROOT / name for name in listed.stdout.split("\0") if name})
+    return [path for path in paths if path.is_file()]
+
+
+def texts() -> list[tuple[str, str]]:
+    return [(str(path.relative_to(ROOT)), path.read_text()) for path in files() if path.suffix not in _BINARY]
+
+
+def test_every_file_says_its_licence() -> None:
+    silent = [
+        name
+        for name, text in texts()
+        if Path(name).suffix not in _NO_SPDX
+        and not name.startswith("LICENSES/")
+        and "SPDX-License-Identifier:" not in "\n".join(text.splitlines()[:5])
+    ]
+    assert silent == []
+
+
+def test_what_the_kernel_links_is_gpl() -> None:
+    wrong = [
+        name
+        for name, text in texts()
+        if name.startswith(("kernel/fs/", "kernel/include/", "machine/arch/"))
+        and "GPL-2.0-only" not in text.splitlines()[0]
+    ]
+    assert wrong == []
+
+
+def test_no_file_names_a_place_of_one_machine_or_a_registry() -> None:
+    named = [f"{name}: {place}" for name, text in texts() for place in _NOWHERE if place in text]
+    assert named == []
+
+
+def test_no_file_is_big() -> None:
+    assert [str(path) for path in files() if path.stat().st_size > _BIG_BYTES] == []
+
+
+def hunks(patch: str) -> list[list[str]]:
+    found: list[list[str]] = []
+    for line in patch.splitlines():
+        if line.startswith("@@ ") or line.startswith(("diff ", "--- ", "-- ")):
+            found.append([])
+        elif found and line[:1] in (" ", "+", "-"):
+            found[-1].append(line)
+    return [hunk for hunk in found if any(line[0] in "+-" for line in hunk)]
+
+
+@pytest.mark.parametrize("patch", sorted(ROOT.glob("**/patches/*.patch")), ids=lambda path: path.name)
+def test_patches_have_at_most_three_lines_of_context(patch: Path) -> None:
+    for hunk in hunks(patch.read_text()):
+        kinds = "".join(line[0] for line in hunk)
+        before, after = len(kinds) - len(kinds.lstrip(" ")), len(kinds) - len(kinds.rstrip(" "))
+        assert max(before, after) <= 3, hunk
+
+
+def test_every_record_of_an_experiment_has_its_file() -> None:
+    known = experiment.names()
+    for path in sorted((ROOT / "results").glob("*.jsonl")):
+        for each in record.read(path):
+            assert each["experiment"] in known, path.name
+
+
+def test_every_experiment_says_its_claim() -> None:
+    for name, path in experiment.names().items():
+        loaded = experiment.load(path)
+        assert loaded.name == name
+        assert loaded.claim
+        assert loaded.expectations
+
+
+def test_ci_calls_the_tests_and_nothing_else() -> None:
+    lines = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and not line.startswith("#")]
+    assert len(lines) == 1
+    assert lines[0].endswith("./shingle test")
