@@ -38,8 +38,9 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
 
 def main(names: Sequence[str], *, sanitize: bool) -> int:
     """Runs the tests in a pytest of their own and returns its status."""
-    wanted = [name for name in names if not name.startswith("-")]
-    options = [name for name in names if name.startswith("-")]
+    # From the first dash on, everything is pytest's.
+    first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
+    wanted, options = names[:first], names[first:]
     files = select(wanted, test_files())
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}

@@ -64,14 +64,16 @@ def _postmark(scale: float) -> Arguments:
 
 
 def _overwrite(scale: float) -> Arguments:
-    return {
-        "file_bytes": max(1 << 20, round((8 << 30) * scale) >> 20 << 20),
-        "count": _scaled(200_000, scale),
-    }
+    return {"span_bytes": _mebibytes(8 << 30, scale), "count": _scaled(200_000, scale), "block_bytes": 4096}
 
 
 def _sequential(scale: float) -> Arguments:
-    return {"total_bytes": max(1 << 20, round((8 << 30) * scale) >> 20 << 20)}
+    return {"length_bytes": _mebibytes(8 << 30, scale), "io_bytes": 1 << 20}
+
+
+def _mebibytes(size: int, scale: float) -> int:
+    """A scaled size, in whole mebibytes."""
+    return max(1, round(size * scale) >> 20) << 20
 
 
 def _on(path: str) -> Callable[[float], Arguments]:
@@ -102,10 +104,10 @@ _ALL = (
         writes_bytes=40 * _GIB,
     ),
     Workload(
-        "RandomOverwrite", "overwrite", "200,000 overwrites of 4 KiB in a file of 8 GiB", _overwrite,
+        "RandomOverwrite", "random_overwrite", "200,000 overwrites of 4 KiB in a file of 8 GiB", _overwrite,
         writes_bytes=8 * _GIB,
     ),
-    Workload("SequentialWrite", "sequential", "one file of 8 GiB, written in order", _sequential,
+    Workload("SequentialWrite", "sequential_write", "one file of 8 GiB, written in order", _sequential,
         writes_bytes=8 * _GIB),
 )  # fmt: skip
 
