@@ -208,18 +208,18 @@ mod tests {
         };
         files.run(dir.path()).unwrap();
         std::os::unix::fs::symlink("somewhere", dir.path().join("files/link")).unwrap();
-        let output = Some(other.path().join("a.tar"));
+        let output = other.path().join("a.tar");
         let load = Tar {
             path: "files".into(),
-            output: output.clone(),
+            output: Some(output.clone()),
             ..Tar::default()
         };
         let report = load.run(dir.path()).unwrap();
         assert_eq!(report.user_read_bytes, 60 * 5000);
-        let bytes = fs::metadata(output.as_ref().unwrap()).unwrap().len();
+        let bytes = fs::metadata(&output).unwrap().len();
         assert_eq!(report.details["archive_bytes"], bytes);
 
-        tar::Archive::new(File::open(output.unwrap()).unwrap())
+        tar::Archive::new(File::open(output).unwrap())
             .unpack(other.path())
             .unwrap();
         let digest = |dir: &Path| {
@@ -241,14 +241,14 @@ mod tests {
             .collect::<Vec<_>>()
             .join("/");
         fs::create_dir_all(dir.path().join("dirs").join(&deep)).unwrap();
-        let output = Some(other.path().join("a.tar"));
+        let output = other.path().join("a.tar");
         Tar {
-            output: output.clone(),
+            output: Some(output.clone()),
             ..Tar::default()
         }
         .run(dir.path())
         .unwrap();
-        tar::Archive::new(File::open(output.unwrap()).unwrap())
+        tar::Archive::new(File::open(output).unwrap())
             .unpack(other.path())
             .unwrap();
         assert!(other.path().join("dirs").join(deep).is_dir());

@@ -25,6 +25,8 @@ pub enum LoadError {
     },
     /// The file system does not hold what was written to it.
     Mismatch(String),
+    /// Any of these, with more about where and how.
+    During { error: Box<LoadError>, more: String },
 }
 
 impl LoadError {
@@ -34,6 +36,22 @@ impl LoadError {
             Self::Io { source, .. } => source.raw_os_error().unwrap_or(1),
             Self::Arguments(_) | Self::Unknown { .. } => 22, // EINVAL
             Self::Mismatch(_) => 1,
+            Self::During { error, .. } => error.status(),
+        }
+    }
+
+    pub fn is_mismatch(&self) -> bool {
+        match self {
+            Self::Mismatch(_) => true,
+            Self::During { error, .. } => error.is_mismatch(),
+            _ => false,
+        }
+    }
+
+    pub fn during(self, more: String) -> Self {
+        Self::During {
+            error: Box::new(self),
+            more,
         }
     }
 }
@@ -57,6 +75,7 @@ impl fmt::Display for LoadError {
                 )
             }
             Self::Mismatch(text) => write!(f, "{text}"),
+            Self::During { error, more } => write!(f, "{error}{more}"),
         }
     }
 }

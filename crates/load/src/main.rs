@@ -60,13 +60,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(LoadError::Mismatch(text)) => {
-            eprintln!("load: {text}");
-            ExitCode::FAILURE
-        }
+
         Err(error) => {
             eprintln!("load: {error}");
-            ExitCode::from(2)
+            ExitCode::from(if error.is_mismatch() { 1 } else { 2 })
         }
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
-    archive, createfiles, list, makedirs, manifest, postmark, random_overwrite, remove, sequential,
-    Load,
+    archive, createfiles, dirty_reuse, list, makedirs, manifest, mix, postmark, random_overwrite,
+    remove, sequential, Load,
 };
 
 /// A generator whose parameters are JSON.
@@ -64,6 +64,12 @@ pub static GENERATORS: &[Generator] = &[
         &[],
     ),
     generator::<sequential::SequentialRead>("sequential_read", "one file from front to back", &[]),
+    generator::<mix::Mix>("mix", "parallel changes, verified against a model", &[]),
+    generator::<dirty_reuse::DirtyReuse>(
+        "dirty_reuse",
+        "freed directory blocks become file data at once",
+        &[],
+    ),
     generator::<manifest::Manifest>("manifest", "sorted list of a tree, with hashes", &[]),
 ];
 
