@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Ingredients of the tests that try to break journal_lazy: a small journal, little memory, and a reader of the raw
+device who drops the caches all the while."""
+
+from __future__ import annotations
+
+import re
+
+from harness import Bench, Booted
+from shingle import fs, job
+
+# Small enough that the log wraps many times, and is emptied by demotion, in a short test.
+JOURNAL_MIB = 16
+LAZY_16M = fs.ext4("ext4-lazy-16m", "journal_lazy on a 16 MiB journal", JOURNAL_MIB, "journal_lazy")
+CAPACITY_BYTES = 4 << 30
+MEMORY_MIB = 256
+_STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
+# What no test may leave in the kernel's log.
+_COMPLAINTS = re.compile(r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err")
+
+
+def raw_reader() -> list[job.Step]:
+    """User space that reads the device below the mounted file system, with caches dropped again and again."""
+    return [
+        job.run(["/bin/dd", f"if={job.DEVICE}", "of=/dev/null", "bs=1M", "count=256"]),
+        job.write("/proc/sys/vm/drop_caches", "3"),
+        job.sleep(0.5),
+    ]
+
+
+def statistic(name: str) -> job.Step:
+    return job.read(f"{_STATISTICS}/{name}")
+
+
+def statistics(booted: Booted) -> dict[str, int]:
+    """What the job's `statistic` steps read last."""
+    return {
+        str(step.extra["path"]).rsplit("/", 1)[1]: int(str(step.extra["text"]))
+        for step in booted.outcome.steps
+        if step.do == "read"
+    }
+
+
+def assert_no_complaint(booted: Booted) -> None:
+    complaints = [line for line in booted.outcome.console.splitlines() if _COMPLAINTS.search(line)]
+    assert not complaints, "\n".join(complaints)
+
+
+def run(bench: Bench, *load: job.Step, seed: int, host_limit_s: float) -> Booted:
+    """The load on a fresh 16 MiB journal, disturbed; then unmounted and checked by stock e2fsck."""
+    formatted = bench.formatted(LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=seed)
+    steps = bench.mounted(
+        formatted,
+        job.background(raw_reader()),
+        *load,
+        job.stop_background(),
+        job.sync(),
+        *(statistic(name) for name in ("inserted", "dropped", "demoted", "emergency", "log_reads", "live_blocks")),
+        options=LAZY_16M.options,
+    )
+    booted = bench.boot(
+        steps, drive=formatted.file, save=True, seed=seed, memory_mib=MEMORY_MIB, host_limit_s=host_limit_s
+    )
+    assert_no_complaint(booted)
+    bench.assert_clean(booted.saved_drive)
+    return booted

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""journal_lazy under stress, and what it refuses."""
+
+import pytest
+from harness import Bench
+from shingle import fs, job
+
+from kernel import fsx, stress
+
+pytestmark = pytest.mark.machine
+
+SEED = 11
+
+
+def mix(operations: int) -> job.Step:
+    """Parallel create, rename, unlink, append and more, held against a model."""
+    return job.load("mix", {"threads": 8, "operations": operations, "verify_every": operations // 4, "seed": SEED})
+
+
+def assert_was_exercised(booted: stress.Booted) -> None:
+    """A stress that never filled the log or read from it has tested nothing."""
+    found = stress.statistics(booted)
+    assert found["emergency"] > 0, found
+    assert found["log_reads"] > 0, found
+    assert found["dropped"] > 0, found
+
+
+def test_files_survive_a_small_journal_and_a_raw_reader(bench: Bench) -> None:
+    booted = stress.run(bench, mix(4000), fsx.step(20_000, seed=SEED), seed=SEED, host_limit_s=400)
+    assert_was_exercised(booted)
+
+
+@pytest.mark.sanitize
+def test_files_survive_below_the_sanitizers(sanitizing_bench: Bench) -> None:
+    booted = stress.run(sanitizing_bench, mix(1000), fsx.step(3_000, seed=SEED), seed=SEED, host_limit_s=500)
+    assert_was_exercised(booted)
+
+
+@pytest.mark.long
+def test_files_survive_200000_operations(bench: Bench) -> None:
+    booted = stress.run(bench, mix(20_000), fsx.step(200_000, seed=SEED), seed=SEED, host_limit_s=2400)
+    assert_was_exercised(booted)
+
+
+@pytest.mark.long
+@pytest.mark.sanitize
+def test_files_survive_200000_operations_below_the_sanitizers(sanitizing_bench: Bench) -> None:
+    booted = stress.run(sanitizing_bench, mix(8_000), fsx.step(200_000, seed=SEED), seed=SEED, host_limit_s=3600)
+    assert_was_exercised(booted)
+
+
+@pytest.mark.sanitize
+def test_freed_directories_never_overwrite_file_data(sanitizing_bench: Bench) -> None:
+    reuse = job.load("dirty_reuse", {"rounds": 6, "names": 3000, "seed": SEED})
+    booted = stress.run(sanitizing_bench, reuse, seed=SEED, host_limit_s=500)
+    assert stress.statistics(booted)["emergency"] > 0
+
+
+REFUSED = {
+    "data=journal": ("", "data=journal"),
+    "nodelalloc": ("", "nodelalloc"),
+    "barrier=0": ("", "barrier=0"),
+    "journal_async_commit,data=writeback": ("", "journal_async_commit"),
+    "usrjquota=aquota.user,jqfmt=vfsv1": ("^quota", "usrjquota="),
+    "": ("fast_commit", "fast commit"),
+    "norecovery": ("^has_journal", "mounted w/o journal"),
+    "noatime": ("^metadata_csum", "v3 checksums"),
+}
+
+
+@pytest.mark.parametrize("options", list(REFUSED))
+def test_what_does_not_go_together_is_refused_with_a_reason(bench: Bench, options: str) -> None:
+    features, reason = REFUSED[options]
+    mkfs = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", *(["-O", features] if features else []), job.DEVICE]
+    wanted = ",".join(filter(None, ["journal_lazy", options]))
+    steps = [
+        job.run(mkfs),
+        job.mount("ext4", wanted, may_fail=True),
+        # The same without the option mounts: it was journal_lazy that was refused.
+        job.mount("ext4", options.replace("norecovery", "")),
+        job.umount(),
+    ]
+    booted = bench.boot(steps, drive=bench.empty(capacity_bytes=1 << 30))
+    refused = booted.outcome.steps[1]
+    assert refused.status == 22, refused
+    said = [line for line in booted.outcome.console.splitlines() if "journal_lazy" in line]
+    assert said and reason in said[0], booted.outcome.console
+
+
+REFUSED_LATER = ("journal_nolazy", "barrier=0", "nodelalloc", "usrjquota=aquota.user,jqfmt=vfsv1")
+
+
+def test_a_remount_is_refused_what_a_mount_is(bench: Bench) -> None:
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=stress.CAPACITY_BYTES)
+    steps = bench.mounted(
+        formatted,
+        *(job.run(["/bin/mount", "-o", f"remount,{options}", "/mnt"], may_fail=True) for options in REFUSED_LATER),
+        job.read("/proc/mounts"),
+        options="journal_lazy",
+    )
+    booted = bench.boot(steps, drive=formatted.file)
+    remounts = [step for step in booted.outcome.steps if step.do == "exec"]
+    assert all(step.status != 0 for step in remounts) and len(remounts) == len(REFUSED_LATER)
+    said = [line for line in booted.outcome.console.splitlines() if "remount" in line and "journal_lazy" in line]
+    assert len(said) == len(REFUSED_LATER), booted.outcome.console
+    mounts = next(str(step.extra["text"]) for step in booted.outcome.steps if step.do == "read")
+    assert any("/mnt" in line and "journal_lazy" in line for line in mounts.splitlines()), mounts
+
+
+def test_without_the_option_nothing_is_lazy(bench: Bench) -> None:
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=stress.CAPACITY_BYTES)
+    steps = bench.mounted(formatted, job.read("/proc/mounts"), job.run(["/bin/ls", "/sys/fs/ext4/shd0"], stdout="ls"))
+    booted = bench.boot(steps, drive=formatted.file)
+    assert "journal_lazy" not in booted.text("ls")
+    assert not any("/mnt" in line and "journal_lazy" in line for line in booted.results().splitlines())
+    assert fs.find("ext4").options == ""
