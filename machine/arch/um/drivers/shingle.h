@@ -12,6 +12,8 @@
 #ifndef __UM_SHINGLE_H
 #define __UM_SHINGLE_H
 
+#include <linux/compiler_types.h>
+
 /* Exit statuses of the machine; 0 is an orderly power off. */
 #define SHINGLE_EXIT_PANIC	1
 #define SHINGLE_EXIT_SETUP	2	/* a file of the lab cannot be used */
@@ -22,6 +24,11 @@
 int shingle_reserve(unsigned long long bytes);
 int shingle_map_drive(const char *path, const void **map,
 		      unsigned long long *len);
+/*
+ * Opens a directory and, where the text is long enough, replaces its path by a
+ * short name that is the same in every run and that the host understands.
+ */
+int shingle_rename_directory(char *path);
 int shingle_trace_open(const char *path);
 int shingle_trace_write(const void *data, unsigned int len);
 int shingle_save_begin(const char *path);
@@ -33,7 +40,7 @@ int shingle_save_end(const char *path, int err);
 /* Writes straight to the host's stderr; for messages before the end. */
 void shingle_complain(const char *text, unsigned int len);
 /* Kills every process of this machine, then ends with this status. */
-void shingle_exit(int status) __attribute__((noreturn));
+void __noreturn shingle_exit(int status);
 
 /* Bytes asked for when the reserve was used up; 0: it never was. */
 extern unsigned long long shingle_reserve_refused;

@@ -53,17 +53,47 @@
 #define SATA_SEGMENTS		168
 #define SATA_SEGMENT_BYTES	SZ_64K
 
-static char *drive;
-module_param(drive, charp, 0444);
-MODULE_PARM_DESC(drive, "drive file of the host; read only");
+/*
+ * Names of the host's files. They are taken off the command line: the guest
+ * has no use for them, and must not be able to tell one run from another.
+ */
+static char *drive, *save, *trace;
 
-static char *save;
-module_param(save, charp, 0444);
-MODULE_PARM_DESC(save, "where the drive's new state is written");
+static int __init drive_param(char *path, int *add)
+{
+	drive = path;
+	*add = 0;
+	return 0;
+}
 
-static char *trace;
-module_param(trace, charp, 0444);
-MODULE_PARM_DESC(trace, "where the request trace is written");
+__uml_setup("shingle.drive=", drive_param,
+	    "shingle.drive=<file>\n"
+	    "    The drive behind /dev/shd0: a drive file, which is not written to.\n\n"
+);
+
+static int __init save_param(char *path, int *add)
+{
+	save = path;
+	*add = 0;
+	return 0;
+}
+
+__uml_setup("shingle.save=", save_param,
+	    "shingle.save=<file>\n"
+	    "    Where the drive's new state goes when the guest asks for it.\n\n"
+);
+
+static int __init trace_param(char *path, int *add)
+{
+	trace = path;
+	*add = 0;
+	return 0;
+}
+
+__uml_setup("shingle.trace=", trace_param,
+	    "shingle.trace=<file>\n"
+	    "    Where the trace of all requests goes.\n\n"
+);
 
 static ulong cut;
 module_param(cut, ulong, 0444);
@@ -74,6 +104,7 @@ module_param(memory_mb, ulong, 0444);
 MODULE_PARM_DESC(memory_mb, "most host memory that the drive's contents may take");
 
 static struct shingle_dev {
+	/* Serialises every call into the model, which is one machine. */
 	spinlock_t		lock;
 	struct shingle_drive	*drive;		/* [lock] */
 	struct request		*request[MAX_TAGS]; /* [lock] in the drive */
@@ -365,27 +396,27 @@ static const struct block_device_operations shingle_fops = {
 
 /* /sys/block/shd0/shingle */
 
-static u32 report(char *buf, u32 len)
+/* One read(2) is one consistent snapshot: it has to fit into a page. */
+static ssize_t report(char *page)
 {
 	unsigned long flags;
 	u32 n;
 
 	spin_lock_irqsave(&shd.lock, flags);
-	n = shingle_drive_report(shd.drive, ktime_get_ns(), buf, len);
+	n = shingle_drive_report(shd.drive, ktime_get_ns(), page,
+				 PAGE_SIZE - 2);
 	spin_unlock_irqrestore(&shd.lock, flags);
+	if (n > PAGE_SIZE - 2)
+		return -EFBIG;
+	page[n++] = '\n';
+	page[n] = '\0';
 	return n;
 }
 
-/* One read(2) is one consistent snapshot: a page holds it, see interfaces. */
 static ssize_t counters_show(struct device *dev, struct device_attribute *attr,
 			     char *buf)
 {
-	u32 n = report(buf, PAGE_SIZE - 1);
-
-	if (n >= PAGE_SIZE - 1)
-		return -EFBIG;
-	buf[n] = '\n';
-	return n + 1;
+	return report(buf);
 }
 static DEVICE_ATTR_RO(counters);
 
@@ -393,14 +424,16 @@ static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
 			  char *buf)
 {
 	static const char key[] = "\"clean\":";
+	ssize_t len = report(buf);
 	const char *value;
 
-	buf[report(buf, PAGE_SIZE - 1)] = '\0';
+	if (len < 0)
+		return len;
 	value = strstr(buf, key);
 	if (!value)
 		return -EIO;
 	value = skip_spaces(value + strlen(key));
-	return sysfs_emit(buf, "%d\n", *value == '1' || *value == 't');
+	return sysfs_emit(buf, "%d\n", *value == '1');
 }
 static DEVICE_ATTR_RO(clean);
 
@@ -446,7 +479,7 @@ static ssize_t journal_extents_store(struct device *dev,
 				     struct device_attribute *attr,
 				     const char *buf, size_t count)
 {
-	return set_class(buf, count, 1);
+	return set_class(buf, count, SHINGLE_CLASS_JOURNAL);
 }
 static DEVICE_ATTR_WO(journal_extents);
 
@@ -454,7 +487,7 @@ static ssize_t superblock_extents_store(struct device *dev,
 					struct device_attribute *attr,
 					const char *buf, size_t count)
 {
-	return set_class(buf, count, 2);
+	return set_class(buf, count, SHINGLE_CLASS_SUPERBLOCK);
 }
 static DEVICE_ATTR_WO(superblock_extents);
 
@@ -555,6 +588,7 @@ static int __init open_drive(void)
 		     shd.geometry.queue_depth);
 	if (!trace)
 		return 0;
+	trace_drain();		/* the drive traces from the first call on */
 	err = shingle_trace_open(trace);
 	if (err)
 		fail(SHINGLE_EXIT_SETUP,
@@ -622,6 +656,27 @@ static int __init shingle_init(void)
 }
 device_initcall(shingle_init);
 
+/*
+ * The guest mounts this directory. One byte more in its path can mean one
+ * system call more in a guest program, and so another time for all that
+ * follows: the guest gets a name of constant length.
+ */
+static int __init out_param(char *path, int *add)
+{
+	int err = shingle_rename_directory(path);
+
+	if (err)
+		fail(SHINGLE_EXIT_SETUP,
+		     "the directory %s of shingle.out cannot be opened: error %d\n",
+		     path, -err);
+	return 0;
+}
+
+__uml_setup("shingle.out=", out_param,
+	    "shingle.out=<directory>\n"
+	    "    A directory of the host that the guest mounts and writes to.\n\n"
+);
+
 /* Power off, or a fatal signal. */
 static void shingle_at_end(void)
 {
@@ -629,6 +684,7 @@ static void shingle_at_end(void)
 		trace_drain();
 	trace_write_out();
 }
+
 __uml_exitcall(shingle_at_end);
 
 /*
@@ -653,4 +709,5 @@ static int __init register_panic_notifier(void)
 	return atomic_notifier_chain_register(&panic_notifier_list,
 					      &panic_notifier);
 }
+
 __uml_postsetup(register_panic_notifier);

@@ -29,12 +29,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "shingle.h"
+#include "shingle_drive_abi.h"
 
 #define RESERVE_ADDRESS	((char *)0x300000000000)
 #define FILE_ADDRESS	((void *)0x400000000000)
 #define HOST_PAGE	4096ULL
-
-void *shingle_host_alloc_chunk(unsigned long long bytes);
 
 unsigned long long shingle_reserve_refused;
 
@@ -113,6 +112,23 @@ int shingle_map_drive(const char *path, const void **map,
 	return 0;
 }
 
+int shingle_rename_directory(char *path)
+{
+	static const char fixed[] = "/dev/fd/64";
+	int fd;
+
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (strlen(path) < strlen(fixed) || fcntl(fd, F_DUPFD, 64) != 64) {
+		close(fd);
+		return 0;
+	}
+	close(fd);
+	memcpy(path, fixed, sizeof(fixed));
+	return 0;
+}
+
 /* On an error, what was written is of no use to anyone. */
 static int write_all(int fd, const void *data, unsigned long long len)
 {
@@ -165,7 +181,7 @@ static int directory_of(const char *path, char *directory)
 	while (len > 0 && path[len - 1] != '/')
 		len--;
 	if (len == 0) {
-		strcpy(directory, ".");
+		memcpy(directory, ".", 2);
 		return 0;
 	}
 	memcpy(directory, path, len);
@@ -175,21 +191,23 @@ static int directory_of(const char *path, char *directory)
 
 static void part_of(const char *path)
 {
-	strcpy(save_part, path);
-	strcat(save_part, ".part");
+	size_t len = strlen(path);
+
+	memcpy(save_part, path, len);
+	memcpy(save_part + len, ".part", sizeof(".part"));
 }
 
 static void link_of(int fd)
 {
-	char digits[12], *out;
+	static const char folder[] = "/proc/self/fd/";
+	char digits[12], *out = save_link + sizeof(folder) - 1;
 	int n = 0;
 
 	do {
 		digits[n++] = '0' + fd % 10;
 		fd /= 10;
 	} while (fd > 0);
-	strcpy(save_link, "/proc/self/fd/");
-	out = save_link + strlen(save_link);
+	memcpy(save_link, folder, sizeof(folder));
 	while (n > 0)
 		*out++ = digits[--n];
 	*out = '\0';
