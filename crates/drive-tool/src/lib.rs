@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Host side of the simulated drives: profiles as people write them, drive files, traces.
 
+pub mod host;
 pub mod nearest;
 pub mod profile;

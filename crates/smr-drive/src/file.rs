@@ -12,6 +12,7 @@
 
 use crate::contents::{Contents, Value, INDEX_ENTRY_BYTES};
 use crate::state::State;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,7 +63,7 @@ impl fmt::Display for FileError {
 /// A file's parts, verified.
 pub struct Opened {
     /// Everything but the contents.
-    pub state: State,
+    pub state: Box<State>,
     /// The contents.
     pub contents: Contents,
 }

@@ -10,10 +10,16 @@
 extern crate alloc;
 
 pub mod contents;
+pub mod counters;
 mod drive;
+mod durability;
 pub mod file;
+pub mod mechanics;
 pub mod profile;
 pub mod request;
 pub mod state;
+pub mod trace;
+pub mod translation;
+pub mod volatile_buffer;
 
 pub use drive::Drive;

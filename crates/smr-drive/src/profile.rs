@@ -144,8 +144,8 @@ pub struct StaticMapping {
     pub clean_slice_ns: u64,
     /// Time to collect `2^i` scattered pieces when a band is cleaned; between two powers, a straight line.
     pub merge_ns_by_log2: Vec<u64>,
-    /// A band is never cleaned for longer than this.
-    pub clean_max_ns: u64,
+    /// A band is never cleaned for longer than this for each of its blocks.
+    pub clean_max_ns_per_block: u64,
     /// A run as long as this is written in place.
     pub stream_min_blocks: u64,
     /// A run that pauses for longer is forgotten.
@@ -240,7 +240,7 @@ pub mod sample {
             idle_ns: 1_000_000_000,
             clean_slice_ns: 115_000_000,
             merge_ns_by_log2: (0..16u64).map(|i| 2_000_000 << i).collect(),
-            clean_max_ns: 45_000_000_000,
+            clean_max_ns_per_block: 5_860_000,
             stream_min_blocks: 2048,
             stream_memory_ns: 30_000_000_000,
             stream_runs_max: 8,

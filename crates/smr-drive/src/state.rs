@@ -2,10 +2,12 @@
 //! What a drive remembers while it is switched off, apart from the contents.
 
 use crate::profile::Profile;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use zoned::{BandId, Block, BlockRange};
 
 /// The first section of a drive file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,12 +16,57 @@ pub struct State {
     pub profile: Profile,
     /// Of this one drive: what differs between two of a model.
     pub seed: u64,
+    /// What the translation layer keeps on the platters.
+    pub translation: SavedTranslation,
+}
+
+/// The persistent cache's map and what is known of the bands. Empty for a conventional drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedTranslation {
+    /// Blocks ever appended to the log.
+    pub log_head: u64,
+    /// The map.
+    pub entries: Vec<SavedEntry>,
+    /// What was ever written in place.
+    pub written: Vec<BlockRange>,
+    /// Bands that have to be rewritten from some block on.
+    pub tails: Vec<SavedTail>,
+}
+
+/// An extent in the persistent cache.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedEntry {
+    /// First block.
+    pub start: Block,
+    /// The block after the last.
+    pub end: Block,
+    /// First data block in the log.
+    pub place: u64,
+    /// Classes of its writes, a bit each.
+    pub classes: u8,
+}
+
+/// Where a run stopped in a band.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedTail {
+    /// The band.
+    pub band: BandId,
+    /// First block behind the run.
+    pub start: Block,
+    /// The log's head at that time.
+    pub order: u64,
+    /// Classes of the run, a bit each.
+    pub classes: u8,
 }
 
 impl State {
     /// A new drive.
     pub fn new(profile: Profile, seed: u64) -> Self {
-        State { profile, seed }
+        State {
+            profile,
+            seed,
+            translation: SavedTranslation::default(),
+        }
     }
 
     /// As in the file.
@@ -28,7 +75,9 @@ impl State {
     }
 
     /// From the file.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        postcard::from_bytes(bytes).map_err(|why| format!("{why}"))
+    pub fn from_bytes(bytes: &[u8]) -> Result<Box<Self>, String> {
+        postcard::from_bytes(bytes)
+            .map(Box::new)
+            .map_err(|why| format!("{why}"))
     }
 }

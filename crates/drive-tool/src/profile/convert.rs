@@ -137,7 +137,7 @@ fn translation(text: &ProfileText) -> Translation {
         merge_ns_by_log2: (0..16)
             .map(|i| ns(of("merge_base") * f64::from(1 << i).powf(of("merge_exponent"))))
             .collect(),
-        clean_max_ns: ns(of("clean_max") * 1000.0),
+        clean_max_ns_per_block: ns(of("clean_max_per_block")),
         stream_min_blocks: blocks(of("stream_min") * MIB),
         stream_memory_ns: ns(of("stream_memory") * 1000.0),
         stream_runs_max: of("stream_runs") as u32,

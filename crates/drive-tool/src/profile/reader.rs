@@ -53,7 +53,7 @@ const STATIC_MAPPING: &[Rule] = &[
     ("translation.clean_slice", "ms", 1.0, 60000.0),
     ("translation.merge_base", "ms", 0.0, 1000.0),
     ("translation.merge_exponent", "1", 0.1, 3.0),
-    ("translation.clean_max", "s", 0.0, 3600.0),
+    ("translation.clean_max_per_block", "ms", 0.0, 1000.0),
     ("translation.stream_min", "MiB", 0.01, 65536.0),
     ("translation.stream_memory", "s", 0.0, 3600.0),
     ("translation.stream_runs", "1", 1.0, 1000.0),

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simplest host: one request at a time, and virtual time that passes only while it waits.
+
+use smr_drive::contents::Contents;
+use smr_drive::file::Opened;
+use smr_drive::profile::Profile;
+use smr_drive::request::{Op, Refusal, Request};
+use smr_drive::state::State;
+use smr_drive::Drive;
+use zoned::{BlockRange, Lba, BLOCK_SECTORS};
+
+/// A host with one drive.
+pub struct Host {
+    /// The drive.
+    pub drive: Drive,
+    /// Virtual time.
+    pub now_ns: u64,
+    next_tag: u64,
+}
+
+impl Host {
+    /// A host with a new drive.
+    pub fn new(profile: Profile, seed: u64) -> Self {
+        Host::with_drive(Drive::new(
+            Opened {
+                state: Box::new(State::new(profile, seed)),
+                contents: Contents::new(),
+            },
+            seed,
+        ))
+    }
+
+    /// A host with this drive.
+    pub fn with_drive(drive: Drive) -> Self {
+        Host {
+            drive,
+            now_ns: 0,
+            next_tag: 1,
+        }
+    }
+
+    /// Submits a request and waits for its completion. Returns how long that took.
+    pub fn request(&mut self, op: Op, range: BlockRange, flags: u32) -> Result<u64, Refusal> {
+        let start_ns = self.now_ns;
+        self.submit(op, range, flags)?;
+        while self.completions() == 0 {
+            self.step();
+        }
+        Ok(self.now_ns - start_ns)
+    }
+
+    /// Submits a request and does not wait.
+    pub fn submit(&mut self, op: Op, range: BlockRange, flags: u32) -> Result<(), Refusal> {
+        self.next_tag += 1;
+        let sectors = (range.blocks() * BLOCK_SECTORS) as u32;
+        let lba = Lba(range.start.0 * BLOCK_SECTORS);
+        self.drive.submit(
+            self.now_ns,
+            Request {
+                tag: self.next_tag,
+                op,
+                flags,
+                lba,
+                sectors,
+            },
+        )
+    }
+
+    /// Collects completions that are due; returns how many.
+    pub fn completions(&mut self) -> usize {
+        self.drive.advance(self.now_ns, usize::MAX, |_| {})
+    }
+
+    /// Goes to the drive's next event.
+    pub fn step(&mut self) {
+        let next_ns = self
+            .drive
+            .next_event()
+            .expect("a request is in the drive, so something will happen");
+        self.now_ns = self.now_ns.max(next_ns);
+    }
+
+    /// Lets time pass.
+    pub fn sleep(&mut self, ns: u64) {
+        self.now_ns += ns;
+        self.completions();
+    }
+
+    /// Waits until nothing is left to clean; returns how long that took, or `None` after `limit_ns`.
+    pub fn wait_clean(&mut self, limit_ns: u64) -> Option<u64> {
+        let start_ns = self.now_ns;
+        while !self.drive.is_clean() {
+            let next_ns = self.drive.next_event()?;
+            if next_ns > start_ns + limit_ns {
+                return None;
+            }
+            self.now_ns = self.now_ns.max(next_ns);
+            self.completions();
+        }
+        Some(self.now_ns - start_ns)
+    }
+}

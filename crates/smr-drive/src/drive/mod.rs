@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! The drive: queue, buffer, arm and translation layer put together.
+//!
+//! A request's way: [`Drive::put`] (data of a write), [`Drive::submit`], a place in the buffer or a turn of the arm
+//! (`schedule.rs`), completion by [`Drive::advance`], [`Drive::get`] (data of a read, `data.rs`).
+
+mod data;
+mod schedule;
+
+use crate::contents::{Contents, Damaged};
+use crate::counters::{Counters, Snapshot};
+use crate::durability::Durability;
+use crate::file::{self, Opened};
+use crate::mechanics::arm::Arm;
+use crate::mechanics::read_ahead::ReadAhead;
+use crate::profile::Profile;
+use crate::request::{Class, Completion, Op, Outcome, Refusal, Request, FLAG_META};
+use crate::state::State;
+use crate::trace::{Record, Trace, Where};
+use crate::translation::Translation;
+use crate::volatile_buffer::VolatileBuffer;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+use data::Staging;
+use schedule::{Waiter, Work};
+use zoned::{BlockRange, BLOCK_BYTES, SECTOR_BYTES};
+
+/// A request in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    request: Request,
+    class: Class,
+    arrival_ns: u64,
+}
+
+/// A request whose completion has a time.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    record: Record,
+    outcome: Outcome,
+}
+
+/// A drive that is switched on.
+pub struct Drive {
+    state: Box<State>,
+    contents: Contents,
+    durability: Durability,
+    buffer: VolatileBuffer,
+    arm: Arm,
+    read_ahead: ReadAhead,
+    translation: Translation,
+    counters: Counters,
+    trace: Trace,
+    /// Where journals and superblocks are.
+    extents: [(Class, Vec<BlockRange>); 2],
+    staging: Staging,
+    /// Grows with every flush; see `volatile_buffer.rs`.
+    epoch: u64,
+    reads: Vec<Pending>,
+    /// Writes without a place in the buffer, in order.
+    writes: VecDeque<Pending>,
+    /// Acknowledged when something is on the medium.
+    waiters: Vec<Waiter>,
+    /// By time and order.
+    done: BTreeMap<(u64, u64), Done>,
+    done_count: u64,
+    /// What the arm does, and until when.
+    work: Option<(u64, Work)>,
+    last_was_read: bool,
+    link_free_ns: u64,
+    /// When an idle arm should look for work again.
+    wake_ns: Option<u64>,
+}
+
+impl Drive {
+    /// Switches a drive on. `seed` is the run's.
+    pub fn new(opened: Opened, seed: u64) -> Self {
+        let Opened {
+            mut state,
+            contents,
+        } = opened;
+        let arm = Arm::new(&state.profile.mechanics, state.seed.rotate_left(32) ^ seed);
+        let translation = Translation::new(&state.profile, &arm, &state.translation);
+        // From now on the translation layer knows better.
+        state.translation = Default::default();
+        Drive {
+            contents,
+            durability: Durability::default(),
+            buffer: VolatileBuffer::default(),
+            read_ahead: ReadAhead::new(&state.profile.mechanics),
+            arm,
+            translation,
+            counters: Counters::default(),
+            trace: Trace::default(),
+            extents: [
+                (Class::Journal, Vec::new()),
+                (Class::Superblock, Vec::new()),
+            ],
+            staging: Staging::default(),
+            epoch: 0,
+            reads: Vec::new(),
+            writes: VecDeque::new(),
+            waiters: Vec::new(),
+            done: BTreeMap::new(),
+            done_count: 0,
+            work: None,
+            last_was_read: false,
+            link_free_ns: 0,
+            wake_ns: None,
+            state,
+        }
+    }
+
+    /// The drive's model.
+    pub fn profile(&self) -> &Profile {
+        &self.state.profile
+    }
+
+    /// What was counted since the drive was switched on.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Accepts a request: its completion will come.
+    pub fn submit(&mut self, now_ns: u64, request: Request) -> Result<(), Refusal> {
+        self.run(now_ns);
+        self.check(&request)
+            .inspect_err(|_| self.staging.forget(request.tag))?;
+        let class = self.class_of(&request);
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        self.counters.request(request.op, class, bytes);
+        self.counters.last_host_ns = now_ns;
+        let pending = Pending {
+            request,
+            class,
+            arrival_ns: now_ns,
+        };
+        match request.op {
+            Op::Read => self.queue_read(now_ns, pending),
+            Op::Write | Op::WriteZeroes => self.writes.push_back(pending),
+            Op::Flush => self.queue_flush(pending),
+            Op::Discard => return Err(Refusal::Unsupported),
+        }
+        self.dispatch(now_ns);
+        Ok(())
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let interface = &self.state.profile.interface;
+        let reading = matches!(self.work, Some((_, Work::Read { .. })));
+        let queued = self.reads.len()
+            + self.writes.len()
+            + self.waiters.len()
+            + self.done.len()
+            + usize::from(reading);
+        if queued >= interface.queue_depth as usize {
+            return Err(Refusal::QueueFull);
+        }
+        let end = request
+            .lba
+            .0
+            .checked_add(u64::from(request.sectors))
+            .ok_or(Refusal::Invalid)?;
+        let too_long =
+            request.op != Op::WriteZeroes && request.sectors > interface.max_request_sectors;
+        let empty = request.sectors == 0 && request.op != Op::Flush;
+        if request.op == Op::Discard {
+            return Err(Refusal::Unsupported);
+        }
+        if end > self.state.profile.capacity_sectors() || too_long || empty {
+            return Err(Refusal::Invalid);
+        }
+        Ok(())
+    }
+
+    fn class_of(&self, request: &Request) -> Class {
+        let block = request.lba.block();
+        let inside =
+            |ranges: &[BlockRange]| ranges.iter().any(|r| r.start <= block && block < r.end);
+        match self.extents.iter().find(|(_, ranges)| inside(ranges)) {
+            Some((class, _)) if request.op != Op::Flush => *class,
+            _ if request.flags & FLAG_META != 0 => Class::Metadata,
+            _ => Class::Data,
+        }
+    }
+
+    /// Tells where a class of data lies. Only journals and superblocks have places.
+    pub fn set_class(&mut self, class: Class, ranges: Vec<BlockRange>) {
+        if let Some(entry) = self.extents.iter_mut().find(|(c, _)| *c == class) {
+            entry.1 = ranges;
+        }
+    }
+
+    /// When something will happen if the host does nothing.
+    pub fn next_event(&self) -> Option<u64> {
+        let work_ns = self.work.as_ref().map(|(end_ns, _)| *end_ns);
+        let done_ns = self.done.first_key_value().map(|((ns, _), _)| *ns);
+        let wake_ns = self.wake_ns.filter(|_| work_ns.is_none());
+        [work_ns, done_ns, wake_ns].into_iter().flatten().min()
+    }
+
+    /// Lets time pass; completions are handed to `done`, at most `max` of them. Returns how many.
+    pub fn advance(&mut self, now_ns: u64, max: usize, mut done: impl FnMut(Completion)) -> usize {
+        self.run(now_ns);
+        let mut count = 0;
+        while count < max {
+            match self.done.first_entry() {
+                Some(entry) if entry.key().0 <= now_ns => {
+                    let Done { record, outcome } = entry.remove();
+                    self.trace.request(&record);
+                    done(Completion {
+                        tag: record.request.tag,
+                        outcome,
+                    });
+                    count += 1;
+                }
+                _ => break,
+            }
+        }
+        count
+    }
+
+    /// Gives a request its time of completion: when `ready_ns` has come, the cable is free, and the data are across.
+    fn complete(
+        &mut self,
+        pending: Pending,
+        ready_ns: u64,
+        link_blocks: u64,
+        service_ns: u64,
+        place: Where,
+    ) {
+        let interface = &self.state.profile.interface;
+        let start_ns = ready_ns.max(self.link_free_ns);
+        let transfer_ns = link_blocks * interface.block_ns;
+        let completion_ns = start_ns + interface.command_ns + transfer_ns;
+        self.link_free_ns = start_ns + interface.command_gap_ns + transfer_ns;
+        self.finish(pending, completion_ns, service_ns, place, Outcome::Done);
+    }
+
+    fn finish(
+        &mut self,
+        pending: Pending,
+        completion_ns: u64,
+        service_ns: u64,
+        place: Where,
+        outcome: Outcome,
+    ) {
+        let Pending {
+            request,
+            class,
+            arrival_ns,
+        } = pending;
+        let record = Record {
+            request,
+            class,
+            arrival_ns,
+            completion_ns,
+            service_ns,
+            place,
+        };
+        self.done
+            .insert((completion_ns, self.done_count), Done { record, outcome });
+        self.done_count += 1;
+    }
+
+    /// Nothing to clean, nothing volatile.
+    pub fn is_clean(&self) -> bool {
+        self.translation.is_clean() && self.buffer.is_clean() && self.writes.is_empty()
+    }
+
+    /// The counters as JSON.
+    pub fn report(&mut self, now_ns: u64, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.run(now_ns);
+        self.counters.trace_lost = self.trace.lost;
+        self.counters.write_json(&self.snapshot(), out)
+    }
+
+    /// What can be said of the drive's present state.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            seeks: self.arm.seeks,
+            volatile_bytes: self.buffer.volatile_blocks() * BLOCK_BYTES,
+            clean: self.is_clean(),
+            ..Snapshot::default()
+        };
+        self.translation.describe(&mut snapshot);
+        snapshot
+    }
+
+    /// Writes a marker into the trace.
+    pub fn mark(&mut self, now_ns: u64, text: &[u8]) {
+        self.run(now_ns);
+        self.trace.marker(now_ns, text);
+    }
+
+    /// Takes finished bytes of the trace, which begins with the first call.
+    pub fn trace_take(&mut self, buf: &mut [u8]) -> usize {
+        self.trace.take(buf)
+    }
+
+    /// Power fails: what is not durable is gone, and so is every request.
+    pub fn power_cut(&mut self, now_ns: u64) {
+        self.run(now_ns);
+        // A damaged leaf cannot hold volatile data: it could not have been written.
+        let _ = self.durability.cut(&mut self.contents);
+        self.buffer.clear();
+        self.translation.power_cut();
+        self.read_ahead = ReadAhead::new(&self.state.profile.mechanics);
+        self.staging = Staging::default();
+        self.reads.clear();
+        self.writes.clear();
+        self.waiters.clear();
+        self.done.clear();
+        self.work = None;
+        self.wake_ns = None;
+        self.dispatch(now_ns);
+    }
+
+    /// Cleans all bands without any time: for drives prepared ahead of an experiment. What is volatile becomes durable.
+    pub fn clean_now(&mut self) {
+        self.durability = Durability::default();
+        self.buffer.clear();
+        self.translation.clean_now();
+    }
+
+    /// Verifies what the drive holds against the checksums of its file.
+    pub fn verify(&mut self) -> Result<(), Damaged> {
+        self.contents.verify()
+    }
+
+    /// The contents, for programs that export them.
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        &mut self.contents
+    }
+
+    /// Writes the drive file, in order, as a power cut now would leave it.
+    pub fn save<E>(&self, write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut state = self.state.clone();
+        state.translation = self.translation.save();
+        file::save(&state, &self.contents, self.durability.on_medium(), write)
+    }
+}
+
+#[cfg(test)]
+mod tests;

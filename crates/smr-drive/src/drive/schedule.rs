@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! Who gets the arm next.
+//!
+//! Reads come first, the nearest of them; but if somebody waits for the buffer (a flush, FUA, a write without a place)
+//! or for the persistent cache, reads and that take turns. Then what has been in the buffer long enough. Then, when
+//! nobody has asked for anything for a while, cleaning.
+
+use super::{Drive, Pending};
+use crate::mechanics::arm::Access;
+use crate::request::{Outcome, FLAG_FUA};
+use crate::trace::Where;
+use crate::translation::{Destage, Need};
+use crate::volatile_buffer::Arrival;
+use zoned::{Block, BlockRange, Pba};
+
+/// A read that has waited for longer goes first, however far it is.
+const READ_WAIT_MAX_NS: u64 = 200_000_000;
+/// Of a read's data, so much is still on its way over the cable when the last block leaves the medium.
+const READ_LINK_TAIL_BLOCKS: u64 = 16;
+
+/// What the arm does.
+pub(super) enum Work {
+    /// A read; `ahead` is where it ends if the head can go on reading there.
+    Read {
+        pending: Pending,
+        service_ns: u64,
+        ahead: Option<(BlockRange, Pba)>,
+    },
+    /// From the buffer to the medium.
+    Destage(Destage),
+    /// A slice of cleaning.
+    Clean,
+}
+
+/// A request that ends when something is on the medium.
+pub(super) struct Waiter {
+    pending: Pending,
+    /// What: everything for a flush, its own blocks for a FUA write.
+    range: BlockRange,
+    epoch: u64,
+    flush: bool,
+}
+
+/// Why the first waiting write has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocked {
+    Not,
+    ByBuffer,
+    ByTranslation,
+}
+
+const EVERYTHING: BlockRange = BlockRange {
+    start: Block(0),
+    end: Block(u64::MAX),
+};
+
+impl Drive {
+    /// Lets everything happen that happens until `now_ns`.
+    pub(super) fn run(&mut self, now_ns: u64) {
+        loop {
+            let at_ns = match (&self.work, self.wake_ns) {
+                (Some((end_ns, _)), _) => *end_ns,
+                (None, Some(wake_ns)) => wake_ns,
+                (None, None) => return,
+            };
+            if at_ns > now_ns {
+                return;
+            }
+            if let Some((_, work)) = self.work.take() {
+                self.end_work(at_ns, work);
+            }
+            self.dispatch(at_ns);
+        }
+    }
+
+    pub(super) fn queue_read(&mut self, now_ns: u64, pending: Pending) {
+        let range = pending.request.blocks();
+        if self.buffer.holds(range) || self.read_ahead.hit(&self.arm, now_ns, range) {
+            self.complete(pending, now_ns, range.blocks(), 0, Where::None);
+        } else {
+            self.reads.push(pending);
+        }
+    }
+
+    pub(super) fn queue_flush(&mut self, pending: Pending) {
+        self.waiters.push(Waiter {
+            pending,
+            range: EVERYTHING,
+            epoch: self.epoch,
+            flush: true,
+        });
+        self.epoch += 1;
+        self.wake_waiters(pending.arrival_ns, Where::None);
+    }
+
+    /// Lets writes into the buffer, in their order.
+    fn admit(&mut self, now_ns: u64) -> Blocked {
+        while let Some(pending) = self.writes.front() {
+            let range = pending.request.blocks();
+            let limits = &self.state.profile.buffer;
+            let has_piece = self.buffer.piece_count() < limits.dirty_extents_max as usize
+                || self.buffer.absorbs(range);
+            if self.buffer.blocks() >= limits.dirty_blocks_max || !has_piece {
+                return Blocked::ByBuffer;
+            }
+            if !self.translation.accepts(range, &self.buffer) {
+                return Blocked::ByTranslation;
+            }
+            self.admit_first(now_ns);
+        }
+        Blocked::Not
+    }
+
+    fn admit_first(&mut self, now_ns: u64) {
+        let Some(pending) = self.writes.pop_front() else {
+            return;
+        };
+        let range = pending.request.blocks();
+        if self.store(&pending.request).is_err() {
+            let end_ns = now_ns + self.state.profile.interface.command_ns;
+            return self.finish(pending, end_ns, 0, Where::None, Outcome::Damaged);
+        }
+        let urgent = pending.request.flags & FLAG_FUA != 0;
+        let arrival = Arrival {
+            now_ns,
+            epoch: self.epoch,
+            classes: 1 << pending.class as u8,
+            urgent,
+        };
+        self.buffer.write(range, arrival);
+        self.read_ahead.forget(range);
+        if urgent {
+            self.waiters.push(Waiter {
+                pending,
+                range,
+                epoch: self.epoch,
+                flush: false,
+            });
+            // What follows must not become part of its piece.
+            self.epoch += 1;
+        } else {
+            self.complete(pending, now_ns, range.blocks(), 0, Where::Volatile);
+        }
+    }
+
+    /// Gives the arm work if it has none, and decides when to look again if there is none.
+    pub(super) fn dispatch(&mut self, now_ns: u64) {
+        loop {
+            let blocked = self.admit(now_ns);
+            if self.work.is_some() {
+                return;
+            }
+            if self.choose(now_ns, blocked) {
+                continue;
+            }
+            if blocked != Blocked::Not && self.buffer.is_clean() {
+                // Nothing in the way and still no place: a request larger than the drive's limits. It goes alone.
+                self.admit_first(now_ns);
+                continue;
+            }
+            self.wake_ns = self.next_look_ns();
+            return;
+        }
+    }
+
+    /// When an arm without work may find some without the host's doing.
+    fn next_look_ns(&self) -> Option<u64> {
+        let hold_ns = self.state.profile.buffer.hold_ns;
+        let due_ns = self.translation.plan_due_ns(&self.buffer, hold_ns);
+        let idle_ns = if self.buffer.is_clean() {
+            self.idle_from_ns()
+        } else {
+            None
+        };
+        due_ns.into_iter().chain(idle_ns).min()
+    }
+
+    /// From when on the drive may clean because nobody asks for anything.
+    fn idle_from_ns(&self) -> Option<u64> {
+        self.translation
+            .idle_ns()
+            .map(|ns| self.counters.last_host_ns + ns)
+    }
+
+    fn need(&self, now_ns: u64, blocked: Blocked) -> Need {
+        let limits = &self.state.profile.buffer;
+        let half_full = self.buffer.blocks() * 2 >= limits.dirty_blocks_max
+            || self.buffer.piece_count() * 2 >= limits.dirty_extents_max as usize;
+        Need {
+            now_ns,
+            flush_epoch: self
+                .waiters
+                .iter()
+                .filter(|w| w.flush)
+                .map(|w| w.epoch)
+                .max(),
+            pressure: half_full || blocked != Blocked::Not && self.translation.is_clean(),
+            hold_ns: limits.hold_ns,
+        }
+    }
+
+    /// Starts the work whose turn it is; false if there is none.
+    fn choose(&mut self, now_ns: u64, blocked: Blocked) -> bool {
+        let somebody_waits = blocked != Blocked::Not || !self.waiters.is_empty();
+        let reads_wait = !self.reads.is_empty();
+        if reads_wait && !(self.last_was_read && somebody_waits) && self.start_read(now_ns) {
+            return true;
+        }
+        let need = self.need(now_ns, blocked);
+        if let Some(destage) = self.translation.plan(&self.buffer, &self.arm, need) {
+            self.start_destage(now_ns, destage);
+            return true;
+        }
+        if blocked == Blocked::ByTranslation && self.start_cleaning(now_ns, true) {
+            return true;
+        }
+        if reads_wait && self.start_read(now_ns) {
+            return true;
+        }
+        let idle = self.buffer.is_clean() && self.reads.is_empty() && self.writes.is_empty();
+        idle && self.idle_from_ns().is_some_and(|from_ns| from_ns <= now_ns)
+            && self.start_cleaning(now_ns, false)
+    }
+
+    fn start(&mut self, now_ns: u64, ns: u64, work: Work) {
+        self.last_was_read = matches!(work, Work::Read { .. });
+        self.counters.busy_ns += ns;
+        self.work = Some((now_ns + ns, work));
+    }
+
+    fn start_destage(&mut self, now_ns: u64, destage: Destage) {
+        self.read_ahead.stop(&mut self.arm, now_ns);
+        destage
+            .ranges
+            .iter()
+            .for_each(|range| self.buffer.take(*range));
+        let ns = self.translation.begin(&destage, &mut self.arm, now_ns);
+        self.start(now_ns, ns, Work::Destage(destage));
+    }
+
+    fn start_cleaning(&mut self, now_ns: u64, forced: bool) -> bool {
+        self.read_ahead.stop(&mut self.arm, now_ns);
+        match self.translation.clean_slice(&mut self.arm, now_ns, forced) {
+            Some(ns) => {
+                self.start(now_ns, ns, Work::Clean);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The read that the arm reaches first, unless one has waited for too long. False if no read needs the arm after all.
+    fn start_read(&mut self, now_ns: u64) -> bool {
+        self.read_ahead.stop(&mut self.arm, now_ns);
+        while let Some(i) = self.nearest_read(now_ns) {
+            let pending = self.reads.swap_remove(i);
+            let range = pending.request.blocks();
+            if self.buffer.holds(range) || self.read_ahead.hit(&self.arm, now_ns, range) {
+                self.complete(pending, now_ns, range.blocks(), 0, Where::None);
+                continue;
+            }
+            let (ns, ahead) = self.read_pieces(now_ns, range);
+            self.start(
+                now_ns,
+                ns,
+                Work::Read {
+                    pending,
+                    service_ns: ns,
+                    ahead,
+                },
+            );
+            return true;
+        }
+        false
+    }
+
+    fn nearest_read(&self, now_ns: u64) -> Option<usize> {
+        let cost = |pending: &Pending| {
+            if now_ns - pending.arrival_ns > READ_WAIT_MAX_NS {
+                return (0, pending.arrival_ns);
+            }
+            let start = pending.request.blocks().start;
+            let mut ns = 0;
+            self.translation
+                .pieces(BlockRange::new(start, start + 1), |_, pba, _| {
+                    ns = self.arm.position_ns(now_ns, pba, Access::Read);
+                });
+            (1 + ns, pending.arrival_ns)
+        };
+        (0..self.reads.len()).min_by_key(|i| cost(&self.reads[*i]))
+    }
+
+    /// Reads the pieces of `range` one after the other, without those in DRAM. Returns how long it takes, and the last
+    /// piece with the place behind it, if that is in place.
+    fn read_pieces(&mut self, now_ns: u64, range: BlockRange) -> (u64, Option<(BlockRange, Pba)>) {
+        let (mut ns, mut ahead) = (0, None);
+        let Drive {
+            arm,
+            buffer,
+            read_ahead,
+            translation,
+            ..
+        } = self;
+        translation.pieces(range, |piece, pba, in_place| {
+            if buffer.holds(piece) {
+                return;
+            }
+            let known_to = if in_place {
+                read_ahead.known_to(piece)
+            } else {
+                piece.start
+            };
+            let from = pba + (known_to.0 - piece.start.0);
+            ns += arm.access(now_ns + ns, from, piece.end.0 - known_to.0, Access::Read);
+            ahead = in_place.then(|| (piece, arm.at()));
+        });
+        (ns, ahead)
+    }
+
+    fn end_work(&mut self, now_ns: u64, work: Work) {
+        match work {
+            Work::Read {
+                pending,
+                service_ns,
+                ahead,
+            } => {
+                let link_blocks = pending.request.blocks().blocks().min(READ_LINK_TAIL_BLOCKS);
+                self.complete(pending, now_ns, link_blocks, service_ns, Where::None);
+                if let Some((range, from)) = ahead {
+                    let end_of_medium = Pba(self.arm.layout().blocks());
+                    self.read_ahead.start(now_ns, range, from, end_of_medium);
+                }
+            }
+            Work::Destage(destage) => {
+                let landed = self.buffer.landed();
+                for flight in &landed {
+                    self.durability.landed(&mut self.contents, flight.range);
+                }
+                self.translation.land(&destage, &landed, &mut self.counters);
+                self.wake_waiters(now_ns, destage.place);
+            }
+            Work::Clean => self
+                .translation
+                .end_slice(&mut self.arm, now_ns, &mut self.counters),
+        }
+    }
+
+    /// Ends the requests whose blocks are on the medium now.
+    fn wake_waiters(&mut self, now_ns: u64, place: Where) {
+        let mut i = 0;
+        while i < self.waiters.len() {
+            let waiter = &self.waiters[i];
+            if !self.buffer.durable(waiter.range, waiter.epoch) {
+                i += 1;
+                continue;
+            }
+            let Waiter {
+                pending,
+                range,
+                flush,
+                ..
+            } = self.waiters.remove(i);
+            let (link_blocks, place) = if flush {
+                (0, Where::None)
+            } else {
+                (range.blocks(), place)
+            };
+            self.complete(pending, now_ns, link_blocks, 0, place);
+        }
+    }
+}

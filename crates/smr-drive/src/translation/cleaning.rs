@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! Band cleaning: read the band, collect its pieces from the cache, write the merged image to the scratch band, write the
+//! band. Bands are cleaned in the order in which they became dirty.
+//!
+//! The scratch band makes this atomic: until the end the old data are valid, and entries that arrive for the band
+//! meanwhile stay in the cache.
+
+use super::static_mapping::StaticMapping;
+use crate::counters::Counters;
+use crate::mechanics::arm::{Access, Arm};
+use alloc::vec::Vec;
+use zoned::{BandId, BlockRange, Pba};
+
+/// A part of a cleaning job: when it is over, counted from the job's start, and where the arm is meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    end_ns: u64,
+    at: Pba,
+}
+
+/// A band that is being cleaned.
+pub struct Job {
+    /// Which.
+    pub band: BandId,
+    /// What is rewritten.
+    span: BlockRange,
+    /// Entries appended from here on came too late.
+    log_head: u64,
+    /// What will be free afterwards.
+    frees: Credit,
+    /// Only the part behind a run.
+    tail_only: bool,
+    total_ns: u64,
+    done_ns: u64,
+    phases: Vec<Phase>,
+    slice: Slice,
+}
+
+/// The slice that is running.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    /// Of the job.
+    work_ns: u64,
+    /// With the way back to where the job was interrupted.
+    ns: u64,
+    forced: bool,
+}
+
+/// Room in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Entries of the map.
+    pub entries: u64,
+    /// Blocks of the log.
+    pub log_blocks: u64,
+}
+
+impl Job {
+    /// The share of what the job frees that it has earned by now.
+    pub fn credit(&self) -> Credit {
+        // Up to 2^18 entries or 2^24 blocks, and at most 2^36 ns: no overflow.
+        let share = |all: u64| all * self.done_ns / self.total_ns.max(1);
+        Credit {
+            entries: share(self.frees.entries),
+            log_blocks: share(self.frees.log_blocks),
+        }
+    }
+
+    /// Where the job is.
+    fn place(&self) -> Pba {
+        let phase = self
+            .phases
+            .iter()
+            .find(|p| p.end_ns > self.done_ns)
+            .or(self.phases.last());
+        phase.map_or(Pba(0), |p| p.at)
+    }
+}
+
+/// Time to collect `pieces` scattered pieces, from a table for powers of two.
+fn merge_ns(by_log2: &[u64], pieces: u64) -> u64 {
+    if pieces == 0 {
+        return 0;
+    }
+    let power = pieces.ilog2() as usize;
+    let last = by_log2.last().copied().unwrap_or(0);
+    let low = by_log2.get(power).copied().unwrap_or(last);
+    let high = by_log2.get(power + 1).copied().unwrap_or(low * 2);
+    low + (high - low) * (pieces - (1 << power)) / (1 << power)
+}
+
+impl StaticMapping {
+    /// The band that has been dirty for longest. When the cache is full, tails can wait: they free nothing.
+    fn next_to_clean(&self, forced: bool) -> Option<BandId> {
+        let entry = self
+            .map
+            .oldest()
+            .map(|(place, block)| (place, self.bands.band(block)));
+        let tail = self
+            .tails
+            .iter()
+            .map(|(band, tail)| (tail.order, *band))
+            .min();
+        match (entry, tail) {
+            (Some(entry), Some(tail)) if !forced && tail.0 <= entry.0 => Some(tail.1),
+            (Some(entry), _) => Some(entry.1),
+            (None, tail) => tail.map(|t| t.1),
+        }
+    }
+
+    fn start_job(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<Job> {
+        let band = self.next_to_clean(forced)?;
+        let range = self.bands.range(band);
+        let dirt = self.map.dirt().get(&band).copied().unwrap_or_default();
+        let tail = self.tails.get(&band).map(|t| t.start);
+        let tail_only = dirt.entries == 0;
+        let start = if tail_only {
+            tail.unwrap_or(range.start)
+        } else {
+            range.start
+        };
+        let rest = BlockRange::new(start, range.end);
+        let last_written = self.written.last_end(rest).unwrap_or(start);
+        let last_piece = self
+            .map
+            .overlapping(rest)
+            .last()
+            .map_or(start, |(r, _)| r.end);
+        let span = BlockRange::new(start, last_written.max(last_piece));
+
+        let old_blocks = self.written.count(rest);
+        let mut job = Job {
+            band,
+            span,
+            log_head: self.map.head(),
+            frees: Credit {
+                entries: dirt.entries,
+                log_blocks: dirt.blocks + dirt.entries * self.profile.entry_header_blocks,
+            },
+            tail_only,
+            total_ns: 0,
+            done_ns: 0,
+            phases: Vec::new(),
+            slice: Slice::default(),
+        };
+        let mut ns = 0;
+        let mut phase = |ns: &mut u64, arm: &mut Arm, from: Pba, blocks: u64, access: Access| {
+            *ns += arm.access(now_ns + *ns, from, blocks, access);
+            job.phases.push(Phase {
+                end_ns: *ns,
+                at: from,
+            });
+        };
+        let home = self.bands.home(start);
+        if old_blocks > 0 {
+            phase(&mut ns, arm, home, old_blocks, Access::Read);
+        }
+        if let Some((_, entry)) = self.map.overlapping(rest).next() {
+            let first = self.map.pba(entry.place);
+            // The seek to the log, then the law for scattered pieces, then what their length adds.
+            phase(&mut ns, arm, first, 0, Access::Read);
+            ns += merge_ns(
+                &self.profile.merge_ns_by_log2,
+                self.map.scattered_pieces(rest),
+            );
+            ns += arm.transfer_ns(first, dirt.blocks - dirt.entries.min(dirt.blocks));
+        }
+        phase(
+            &mut ns,
+            arm,
+            self.bands.scratch(),
+            span.blocks(),
+            Access::Write,
+        );
+        phase(&mut ns, arm, home, span.blocks(), Access::Write);
+        job.total_ns = ns.min(self.profile.clean_max_ns_per_block * range.blocks());
+        Some(job)
+    }
+
+    /// See [`super::Translation::clean_slice`].
+    pub fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
+        let mut job = match self.job.take() {
+            Some(job) => job,
+            None => {
+                let job = self.start_job(arm, now_ns, forced)?;
+                arm.drift_to(job.place());
+                job
+            }
+        };
+        // Others may have used the arm since the last slice.
+        let way_back_ns = if arm.at() == job.place() {
+            0
+        } else {
+            arm.position_ns(now_ns, job.place(), Access::Read)
+        };
+        let work_ns = (job.total_ns - job.done_ns).min(self.profile.clean_slice_ns);
+        job.slice = Slice {
+            work_ns,
+            ns: way_back_ns + work_ns,
+            forced,
+        };
+        let ns = job.slice.ns;
+        self.job = Some(job);
+        Some(ns)
+    }
+
+    /// The slice is over; perhaps the band is clean.
+    pub fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
+        let Some(mut job) = self.job.take() else {
+            return;
+        };
+        job.done_ns += job.slice.work_ns;
+        counters.cleaning_ns += job.slice.ns;
+        arm.drift_to(job.place());
+        if job.done_ns < job.total_ns {
+            self.job = Some(job);
+            return;
+        }
+        self.map
+            .drop_older(&self.bands, self.bands.range(job.band), job.log_head);
+        self.written.add(job.span);
+        if self
+            .tails
+            .get(&job.band)
+            .is_some_and(|tail| tail.start >= job.span.start)
+        {
+            self.tails.remove(&job.band);
+        }
+        counters.clean_at_ns = now_ns;
+        counters.tails_closed += u64::from(job.tail_only);
+        if job.slice.forced {
+            counters.bands_cleaned_forced += 1;
+        } else {
+            counters.bands_cleaned_idle += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_powers_the_merge_law_is_a_straight_line() {
+        let table = [10, 20, 60, 200];
+        assert_eq!(
+            [0, 1, 2, 3, 4, 6, 8].map(|n| merge_ns(&table, n)),
+            [0, 10, 20, 40, 60, 130, 200]
+        );
+    }
+}

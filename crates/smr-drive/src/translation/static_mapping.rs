@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//! Drive-managed SMR with static mapping: bands at fixed places, a persistent cache in front of them.
+//!
+//! A write goes to the cache's log, unless it belongs to a long sequential run, which is written in place
+//! (`plan_static.rs`). Bands with data in the cache are dirty, and are cleaned (`cleaning.rs`).
+//!
+//! Writing in place destroys the tracks behind. Where a run stops in the middle of a band and the rest of the band was
+//! written before, that rest (the *tail*) has to be rewritten: the band is dirty, too, until the run goes on or the
+//! tail is closed.
+
+use super::bands::Bands;
+use super::cache_map::{CacheMap, Entry};
+use super::cleaning::Job;
+use super::streams::Streams;
+use super::written::Written;
+use super::Destage;
+use crate::counters::{Counters, Snapshot, DIRTY_BANDS_LISTED};
+use crate::mechanics::arm::{Access, Arm};
+use crate::mechanics::layout::Layout;
+use crate::profile::{self, Profile};
+use crate::state::{SavedEntry, SavedTail, SavedTranslation};
+use crate::trace::Where;
+use crate::volatile_buffer::{InFlight, VolatileBuffer};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use zoned::{BandId, Block, BlockRange, Pba, BLOCK_BYTES};
+
+/// What was behind a run that stopped in a band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Its first block.
+    pub start: Block,
+    /// The log's head when the run stopped: bands are cleaned in the order in which they became dirty.
+    pub order: u64,
+    /// Classes of the run, a bit each.
+    pub classes: u8,
+}
+
+/// The translation layer.
+pub struct StaticMapping {
+    pub(super) profile: profile::StaticMapping,
+    pub(super) destage_blocks_max: u64,
+    pub(super) bands: Bands,
+    pub(super) map: CacheMap,
+    pub(super) written: Written,
+    pub(super) tails: BTreeMap<BandId, Tail>,
+    pub(super) streams: Streams,
+    pub(super) job: Option<Job>,
+    /// Where the last visit to the log looked at the buffer.
+    pub(super) cursor: Block,
+}
+
+impl StaticMapping {
+    /// As it was saved.
+    pub fn new(
+        mapping: profile::StaticMapping,
+        profile: &Profile,
+        layout: &Layout,
+        saved: &SavedTranslation,
+    ) -> Self {
+        let bands = Bands::new(layout, &mapping, profile.capacity_blocks());
+        let mut map = CacheMap::new(
+            mapping.cache_blocks,
+            mapping.entry_header_blocks,
+            saved.log_head,
+        );
+        for SavedEntry {
+            start,
+            end,
+            place,
+            classes,
+        } in &saved.entries
+        {
+            map.insert(
+                &bands,
+                *start,
+                Entry {
+                    end: *end,
+                    place: *place,
+                    classes: *classes,
+                },
+            );
+        }
+        let mut written = Written::default();
+        saved.written.iter().for_each(|range| written.add(*range));
+        // One by one: to collect would sort, and that takes 4 KiB of a small stack.
+        let mut tails = BTreeMap::new();
+        for SavedTail {
+            band,
+            start,
+            order,
+            classes,
+        } in saved.tails.iter().copied()
+        {
+            tails.insert(
+                band,
+                Tail {
+                    start,
+                    order,
+                    classes,
+                },
+            );
+        }
+        StaticMapping {
+            streams: Streams::new(mapping.stream_runs_max, mapping.stream_memory_ns),
+            destage_blocks_max: profile.buffer.destage_blocks_max,
+            profile: mapping,
+            bands,
+            map,
+            written,
+            tails,
+            job: None,
+            cursor: Block(0),
+        }
+    }
+
+    /// To be saved. A band that is being cleaned is still dirty.
+    pub fn save(&self) -> SavedTranslation {
+        SavedTranslation {
+            log_head: self.map.head(),
+            entries: self
+                .map
+                .entries()
+                .map(|(start, e)| SavedEntry {
+                    start,
+                    end: e.end,
+                    place: e.place,
+                    classes: e.classes,
+                })
+                .collect(),
+            written: self.written.extents().collect(),
+            tails: self
+                .tails
+                .iter()
+                .map(|(band, t)| SavedTail {
+                    band: *band,
+                    start: t.start,
+                    order: t.order,
+                    classes: t.classes,
+                })
+                .collect(),
+        }
+    }
+
+    /// Its parameters.
+    pub fn profile(&self) -> &profile::StaticMapping {
+        &self.profile
+    }
+
+    /// See [`super::Translation::pieces`].
+    pub fn pieces(&self, range: BlockRange, mut visit: impl FnMut(BlockRange, Pba, bool)) {
+        let mut at = range.start;
+        for (found, entry) in self.map.overlapping(range) {
+            let part = found.intersection(range);
+            if at < part.start {
+                visit(BlockRange::new(at, part.start), self.bands.home(at), true);
+            }
+            visit(
+                part,
+                self.map.pba(entry.place + (part.start.0 - found.start.0)),
+                false,
+            );
+            at = part.end;
+        }
+        if at < range.end {
+            visit(BlockRange::new(at, range.end), self.bands.home(at), true);
+        }
+    }
+
+    /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
+    /// being cleaned because the cache is full, the entries it will free count as free, slice by slice: this is what lets
+    /// a few writes through between two slices.
+    pub fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
+        let p = &self.profile;
+        if range.blocks() >= p.stream_min_blocks {
+            return true;
+        }
+        let free =
+            buffer.absorbs(range) || self.streams.ends_at(range.start) || self.map.has_entry(range);
+        let entries = if free {
+            0
+        } else {
+            range.blocks().div_ceil(p.entry_blocks_max)
+        };
+        let waiting = buffer.piece_count() as u64;
+        let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
+        if entries > 0 && self.map.len() + waiting + entries > p.cache_entries_max + credit.entries
+        {
+            return false;
+        }
+        let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
+        // An entry may have to skip the end of the ring, and one at each end of a band.
+        let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
+        let needed = log_blocks(range.blocks(), 1) + log_blocks(buffer.blocks(), waiting) + slack;
+        let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
+        free && self.streams.ends_at(range.start) || occupied + needed <= p.cache_blocks
+    }
+
+    /// Writes what was planned: how long it takes.
+    pub fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64 {
+        if destage.place == Where::InPlace {
+            self.streams.streamed(destage.span, now_ns);
+            return arm.access(
+                now_ns,
+                self.bands.home(destage.span.start),
+                destage.span.blocks(),
+                Access::Write,
+            );
+        }
+        // The log is written as it comes: an entry takes its time wherever the platters stand, but the way there counts.
+        let head = self.map.pba(self.map.head());
+        let mut ns = if arm.at() == head {
+            0
+        } else {
+            arm.access(now_ns, head, 0, Access::Write)
+        };
+        let mut blocks = 0;
+        for range in &destage.ranges {
+            let entry_blocks = range.blocks() + self.profile.entry_header_blocks;
+            ns += arm
+                .transfer_ns(head, entry_blocks)
+                .max(self.profile.entry_ns);
+            blocks += entry_blocks;
+            self.streams.cached(*range, now_ns);
+        }
+        arm.drift_to(self.map.pba(self.map.head() + blocks));
+        ns
+    }
+
+    /// It is written.
+    pub fn land(&mut self, destage: &Destage, landed: &[InFlight], counters: &mut Counters) {
+        let bytes = |range: &BlockRange| range.blocks() * BLOCK_BYTES;
+        if destage.place == Where::InPlace {
+            let classes = landed.iter().fold(0, |c, f| c | f.classes);
+            self.land_in_place(destage.span, classes);
+            counters.streamed_bytes += bytes(&destage.span);
+            return;
+        }
+        for range in &destage.ranges {
+            let of_range = landed.iter().filter(|f| f.range.overlaps(*range));
+            self.map
+                .append(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
+            counters.cached_bytes += bytes(range);
+        }
+        counters.cache_entries_max = counters.cache_entries_max.max(self.map.len());
+        counters.cache_bytes_max = counters
+            .cache_bytes_max
+            .max(self.map.blocks() * BLOCK_BYTES);
+    }
+
+    /// A run was written in place over `span`.
+    fn land_in_place(&mut self, span: BlockRange, classes: u8) {
+        self.map.drop_range(&self.bands, span);
+        self.written.add(span);
+        let (first, last) = (
+            self.bands.band(span.start),
+            self.bands.band(Block(span.end.0 - 1)),
+        );
+        for band in (first.0..=last.0).map(BandId) {
+            // A half-cleaned image in the scratch band is out of date now.
+            if self.job.as_ref().is_some_and(|job| job.band == band) {
+                self.job = None;
+            }
+            let range = self.bands.range(band);
+            let older = self.tails.get(&band).copied();
+            if older.is_some_and(|t| t.start < span.start) {
+                continue;
+            }
+            let rest = BlockRange::new(span.end.min(range.end), range.end);
+            if self.written.count(rest) == 0 {
+                self.tails.remove(&band);
+                continue;
+            }
+            let classes = classes | older.map_or(0, |t| t.classes);
+            self.tails.insert(
+                band,
+                Tail {
+                    start: rest.start,
+                    order: self.map.head(),
+                    classes,
+                },
+            );
+        }
+    }
+
+    /// Nothing to clean.
+    pub fn is_clean(&self) -> bool {
+        self.map.dirt().is_empty() && self.tails.is_empty()
+    }
+
+    /// Runs are remembered in DRAM, and a half-cleaned band's image is known only there.
+    pub fn power_cut(&mut self) {
+        self.streams.clear();
+        self.job = None;
+    }
+
+    /// All bands cleaned at once.
+    pub fn clean_now(&mut self) {
+        let entries: Vec<BlockRange> = self
+            .map
+            .entries()
+            .map(|(b, e)| BlockRange::new(b, e.end))
+            .collect();
+        for range in entries {
+            self.map.drop_range(&self.bands, range);
+            self.written.add(range);
+        }
+        self.tails.clear();
+        self.power_cut();
+    }
+
+    /// Fills in what a report says of the cache and the bands.
+    pub fn describe(&self, snapshot: &mut Snapshot) {
+        let dirt = self.map.dirt();
+        let mut classes: BTreeMap<BandId, u8> = BTreeMap::new();
+        // Of both kinds the first in order of address: together they hold the first of all.
+        for (band, d) in dirt.iter().take(DIRTY_BANDS_LISTED) {
+            *classes.entry(*band).or_default() |= d.classes;
+        }
+        for (band, t) in self.tails.iter().take(DIRTY_BANDS_LISTED) {
+            *classes.entry(*band).or_default() |= t.classes;
+        }
+        let only_tails = self
+            .tails
+            .keys()
+            .filter(|band| !dirt.contains_key(band))
+            .count();
+        snapshot.cache_entries = self.map.len();
+        snapshot.cache_bytes = self.map.blocks() * BLOCK_BYTES;
+        snapshot.bands_dirty = (dirt.len() + only_tails) as u64;
+        snapshot.dirty = classes
+            .into_iter()
+            .take(DIRTY_BANDS_LISTED)
+            .map(|(b, c)| (b, self.bands.range(b).start, c))
+            .collect();
+    }
+}
