@@ -50,10 +50,10 @@ drive=shingle.drive=$work/x.drive
 
 ends "a finished job" 0 "Power down" "$sleeper" "$drive"
 ends "a machine without a drive" 0 "Power down" "$sleeper"
-ends "a panic" 1 "Kernel panic" \
-	'{"do": "write", "path": "/proc/sysrq-trigger", "text": "c"}' "$drive"
+ends "a panic" 1 "Attempted to kill init" "$sleeper" "$drive" init=/bin/false
 ends "a guest out of memory" 1 "Out of memory" \
-	'{"do": "exec", "argv": ["/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=1G", "count=1"]}' "$drive"
+	'{"do": "exec", "argv": ["/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=1G", "count=1"]}' \
+	"$drive" sysctl.vm.overcommit_memory=1
 ends "a missing drive file" 2 "there is no such file" "$sleeper" \
 	shingle.drive="$work/none"
 ends "something else than a drive file" 2 "is refused" "$sleeper" \

@@ -12,8 +12,6 @@
 #ifndef __UM_SHINGLE_H
 #define __UM_SHINGLE_H
 
-#include <linux/compiler_types.h>
-
 /* Exit statuses of the machine; 0 is an orderly power off. */
 #define SHINGLE_EXIT_PANIC	1
 #define SHINGLE_EXIT_SETUP	2	/* a file of the lab cannot be used */
@@ -39,8 +37,8 @@ int shingle_save_end(const char *path, int err);
 
 /* Writes straight to the host's stderr; for messages before the end. */
 void shingle_complain(const char *text, unsigned int len);
-/* Kills every process of this machine, then ends with this status. */
-void __noreturn shingle_exit(int status);
+/* Kills every process of this machine, then ends with this status; does not return. */
+void shingle_exit(int status);
 
 /* Bytes asked for when the reserve was used up; 0: it never was. */
 extern unsigned long long shingle_reserve_refused;

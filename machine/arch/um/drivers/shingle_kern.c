@@ -133,6 +133,7 @@ static void __printf(2, 3) __noreturn fail(int status, const char *fmt, ...)
 	va_end(args);
 	shingle_complain(text, len);
 	shingle_exit(status);
+	unreachable();
 }
 
 static void trace_write_out(void)
