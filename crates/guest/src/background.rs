@@ -46,7 +46,7 @@ impl Background {
         fs::write(&file, json!({"steps": steps}).to_string())?;
         fs::write(&rounds, "0")?;
         let log = fs::File::create(outbox::path(LOG)?)?;
-        let mut command = exec::command("/proc/self/exe");
+        let mut command = exec::group("/proc/self/exe");
         command
             .arg("background")
             .args([&file, &rounds])

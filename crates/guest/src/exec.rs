@@ -36,15 +36,21 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("DM_DISABLE_UDEV", "1"),
 ];
 
-/// A program with the machine's environment, in a process group of its own.
+/// A program with the machine's environment and no input.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command
         .env_clear()
         .envs(ENVIRONMENT)
         .current_dir("/")
-        .process_group(0)
         .stdin(Stdio::null());
+    command
+}
+
+/// The same in a process group of its own, which can be killed as a whole.
+pub fn group(program: &str) -> Command {
+    let mut command = command(program);
+    command.process_group(0);
     command
 }
 
@@ -52,7 +58,7 @@ pub fn command(program: &str) -> Command {
 pub fn run(exec: &Exec, index: usize, line: &mut Map<String, Value>) -> Result<(), Failure> {
     let program = &exec.argv[0];
     let output = Output::create(exec, index).map_err(|e| Failure::system("output files", e))?;
-    let mut command = command(program);
+    let mut command = group(program);
     command.args(&exec.argv[1..]).envs(&exec.env);
     command.current_dir(exec.cwd.as_deref().unwrap_or("/"));
     let files = output

@@ -45,8 +45,6 @@ pub fn run(dir: &str) -> Result<(), Failure> {
 /// Makes the child the leader of a session that owns its standard input.
 #[allow(unsafe_code)]
 fn take_terminal(command: &mut Command) {
-    // A leader of a process group cannot start a session.
-    command.process_group(rustix::process::getpgrp().as_raw_nonzero().get());
     let own = || {
         rustix::process::setsid()?;
         // Job control is a comfort: a shell without it is better than none.

@@ -35,9 +35,11 @@ pub struct CreateFiles {
     pub width: u32,
     /// Mean depth in levels; null: ln(count) / ln(width). Shape `filebench` only.
     pub depth: Option<u32>,
+    /// `filebench`: drawn from gamma distributions; `regular`: the same width everywhere.
     pub shape: Shape,
     /// Threads that make files. Seed 000: 8.
     pub threads: u32,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Directory to make, below the load's directory.
     pub path: String,

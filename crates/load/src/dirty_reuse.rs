@@ -52,6 +52,7 @@ pub struct DirtyReuse {
     pub direct: bool,
     /// Drop the kernel's caches before comparing (needs root).
     pub drop_caches: bool,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Directory to make, below the load's directory.
     pub path: String,
@@ -267,7 +268,8 @@ impl State<'_> {
     fn compare(&mut self) -> Result<()> {
         if self.load.drop_caches {
             let path = Path::new("/proc/sys/vm/drop_caches");
-            std::fs::write(path, "3").on("write", path)?;
+            // Twice: the first time only makes the journal let go of its blocks.
+            (0..2).try_for_each(|_| std::fs::write(path, "3").on("write", path))?;
         }
         let how = How {
             direct: self.load.direct,

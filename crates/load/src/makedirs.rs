@@ -26,6 +26,7 @@ pub struct MakeDirs {
     pub width: u32,
     /// Mean depth in levels; null: ln(count) / ln(width). Shape `filebench` only.
     pub depth: Option<u32>,
+    /// `filebench`: drawn from gamma distributions; `regular`: the same width everywhere.
     pub shape: Shape,
     /// Threads that make leaves. Seed 000: 8.
     pub threads: u32,

@@ -60,9 +60,11 @@ pub struct Postmark {
     pub sync_after_create: bool,
     /// sync(2) after the transactions.
     pub sync_at_end: bool,
+    /// `all`, or only `create` the working set, or only the `transactions` on it.
     pub stage: Stage,
     /// Compare what is read with what was written.
     pub verify: bool,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Directory to make, below the load's directory.
     pub path: String,

@@ -42,6 +42,7 @@ pub struct RandomOverwrite {
     pub fsync_every: u64,
     /// fsync(2) at the end.
     pub fsync: bool,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Seed of places and contents.
     pub seed: u64,

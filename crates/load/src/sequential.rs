@@ -31,6 +31,7 @@ pub struct SequentialWrite {
     pub truncate: bool,
     /// fsync(2) at the end.
     pub fsync: bool,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Seed of the contents.
     pub seed: u64,
@@ -106,6 +107,7 @@ pub struct SequentialRead {
     pub direct: bool,
     /// Compare with what `sequential_write` wrote with the same seed and payload.
     pub verify: bool,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Seed of the contents.
     pub seed: u64,

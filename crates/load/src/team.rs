@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::error::Result;
+use crate::error::{LoadError, Result};
 use crate::meter::Meter;
 
 /// Hands out the numbers of a range, in order, to whoever asks.
@@ -40,6 +40,9 @@ impl Handout {
     }
 }
 
+/// More would not be a workload but an accident.
+const THREADS_MAX: u32 = 1024;
+
 /// Runs `work` once per thread, thread number given, and adds up the meters.
 /// The first error in the order of threads is returned.
 pub fn run(
@@ -47,13 +50,17 @@ pub fn run(
     latency: bool,
     work: impl Fn(u32, &mut Meter) -> Result<()> + Sync,
 ) -> Result<Meter> {
+    if threads == 0 || threads > THREADS_MAX {
+        let text = format!("threads is {threads}: it must be 1 to {THREADS_MAX}");
+        return Err(LoadError::Arguments(text));
+    }
     let one = |number| {
         let mut meter = Meter::new(latency);
         work(number, &mut meter).map(|()| meter)
     };
     let results: Vec<Result<Meter>> = thread::scope(|scope| {
         let one = &one;
-        let handles: Vec<_> = (0..threads.max(1))
+        let handles: Vec<_> = (0..threads)
             .map(|number| scope.spawn(move || one(number)))
             .collect();
         handles
@@ -87,7 +94,6 @@ pub fn for_each(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::LoadError;
     use std::sync::Mutex;
 
     #[test]

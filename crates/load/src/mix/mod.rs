@@ -66,7 +66,9 @@ pub struct Mix {
     pub file_bytes_max: u64,
     /// Longest write in bytes.
     pub write_bytes_max: u64,
+    /// `run`; or `verify` what a run with the same parameters has left.
     pub stage: Stage,
+    /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,
     /// Directory to make, below the load's directory.
     pub path: String,
@@ -198,7 +200,8 @@ fn drop_caches(meter: &mut Meter) -> Result<()> {
     meter
         .time(Op::Sync, synced)
         .unwrap_or_else(|never| match never {});
-    std::fs::write(path, "3").on("write", path)
+    // Twice: the first time only makes the journal let go of its blocks.
+    (0..2).try_for_each(|_| std::fs::write(path, "3").on("write", path))
 }
 
 #[cfg(test)]
