@@ -346,11 +346,11 @@ mod tests {
         }
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         assert!(
-            (gib(written) / 37.89 - 1.0).abs() < 0.03,
+            (gib(written) / 37.89 - 1.0).abs() < 0.01,
             "written {}",
             gib(written)
         );
-        assert!((gib(read) / 31.54 - 1.0).abs() < 0.03, "read {}", gib(read));
+        assert!((gib(read) / 31.54 - 1.0).abs() < 0.01, "read {}", gib(read));
     }
 
     fn small() -> Postmark {
