@@ -19,8 +19,11 @@ fn path(name: &str) -> PathBuf {
 
 /// The drive's counters; null on a machine without a drive.
 pub fn counters() -> Value {
-    let text = fs::read_to_string(path("counters")).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or(Value::Null)
+    let Ok(text) = fs::read_to_string(path("counters")) else {
+        return Value::Null;
+    };
+    // Damaged counters must not pass for no drive.
+    serde_json::from_str(&text).unwrap_or_else(|e| format!("counters are no JSON: {e}").into())
 }
 
 /// Writes one of the driver's files with one write(2).
