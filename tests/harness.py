@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.console import Console
 from shingle import build, drive, fs, job, machine
 from shingle.drive import FormattedDrive
 from shingle.fs import FileSystem
 from shingle.machine import Boot, Outcome
+from shingle.progress import Terminal
 
 GIB = 1 << 30
 # Small enough to format in a second or two, large enough for every file system.
@@ -31,7 +33,7 @@ _E2FSCK_LIMIT_S = 300
 @functools.cache
 def built(variant: str = "main") -> build.Built:
     """A machine, built once for all tests that use it."""
-    return build.everything(variant, say=print)
+    return build.everything(variant, progress=Terminal(Console(stderr=True)))
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,7 @@ class Bench:
     ) -> FormattedDrive:
         """A clean drive with a fresh file system, formatted by the ordinary machine."""
         chosen = fs.find(variant) if isinstance(variant, str) else variant
-        return drive.formatted(
-            built(), drive.find(profile), chosen, seed=seed, capacity_bytes=capacity_bytes, say=print
-        )
+        return drive.formatted(built(), drive.find(profile), chosen, seed=seed, capacity_bytes=capacity_bytes)
 
     def empty(self, *, profile: str = PROFILE, capacity_bytes: int = CAPACITY_BYTES, seed: int = 1) -> Path:
         """A drive that holds nothing."""

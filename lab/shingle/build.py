@@ -12,6 +12,7 @@ import functools
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from shingle import kernel_tree, process
 from shingle.failure import Failure, unknown_name
 from shingle.machine import Machine
 from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked
+from shingle.progress import SILENT, Progress
 
 KERNEL_SOURCE = Path("/usr/src/linux-source-6.12.tar.xz")
 # Raised when the way of building changes in a manner that the inputs do not show.
@@ -30,8 +32,6 @@ _CARGO_LIMIT_S = 1800.0
 
 _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
 VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Built:
         return Machine(self.kernel.linux, self.crates.guest)
 
 
-def everything(variant: str = "main", *, say: Say = lambda line: None) -> Built:
+def everything(variant: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
-    crates = build_crates(say=say)
-    return Built(build_kernel(variant, crates, say=say), crates)
+    crates = build_crates(progress=progress)
+    return Built(build_kernel(variant, crates, progress=progress), crates)
 
 
 # --- Rust ---------------------------------------------------------------------
@@ -89,15 +89,14 @@ def cargo_environment() -> dict[str, str]:
     return os.environ | {"CARGO_TARGET_DIR": str(cache() / f"cargo-{clone}"), "CARGO_TERM_COLOR": "never"}
 
 
-def build_crates(*, say: Say = lambda line: None) -> Crates:
+def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     crates = Crates(stored / "shingle-drive", stored / "guest", stored / "load", stored / "shingle_drive.o")
     if stored.exists():
         return crates
-    with locked("crates"):
+    with locked("crates"), progress.task("building the drive and the guest's programs"):
         if stored.exists():
             return crates
-        say("building the drive and the guest's programs")
         environment = cargo_environment()
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
@@ -210,27 +209,25 @@ def machine_key(crates: Crates) -> str:
     return key.hexdigest()
 
 
-def build_kernel(variant: str, crates: Crates, *, say: Say = lambda line: None) -> Kernel:
+def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -> Kernel:
     key = kernel_key(variant, crates)
     stored = cache() / "kernels" / key
     if not stored.exists():
         with locked("kernel"):
             if not stored.exists():
-                _build_kernel(variant, recipe(variant, crates), stored, say)
+                _build_kernel(variant, recipe(variant, crates), stored, progress)
     version = (stored / "version").read_text().strip()
+    if version != pinned_version():
+        progress.say(f"warning: the kernel source is Linux {version}, Shingle is made for {pinned_version()}")
     return Kernel(stored / "linux", stored / "config", version, key)
 
 
-def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, say: Say) -> None:
+def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, progress: Progress) -> None:
     tree = BUILD / "linux"
-    if not (tree / ".shingle" / "source").exists():
-        say("unpacking the kernel source")
-    kernel_tree.unpack(kernel_source(), tree, source_key())
+    with progress.task("unpacking the kernel source"):
+        kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
-    pinned = pinned_version()
-    kernel_tree.apply(tree, made_of, found=found, pinned=pinned)
-    if found != pinned:
-        say(f"warning: the kernel source is Linux {found}, not {pinned}; the patches apply, so building it")
+    kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
     base, _ = _split(variant)
     out = BUILD / base
     out.mkdir(parents=True, exist_ok=True)
@@ -252,8 +249,7 @@ def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, say: 
     environment = _kernel_environment() | {"KCONFIG_ALLCONFIG": str(allconfig)}
     process.run([*make, "allnoconfig"], what="configuring the kernel", limit_s=300, env=environment, log=log)
     kernel_tree.check_options(texts, (out / ".config").read_text())
-    say(f"building the kernel ({variant})")
-    with _reporting(log, variant, say):
+    with progress.task(f"building the kernel ({variant})") as tell, _reporting(log, tell):
         process.run(
             [*make, f"-j{os.cpu_count() or 1}", "linux"],
             what=f"building the kernel ({variant})",
@@ -285,18 +281,15 @@ def _kernel_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _reporting(log: Path, variant: str, say: Say) -> Iterator[None]:
-    """Says now and then how many files make has built."""
-    import threading
-
+def _reporting(log: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells how many files make has built so far."""
     done = threading.Event()
     began = time.monotonic()
 
     def report() -> None:
-        while not done.wait(20):
+        while not done.wait(2):
             count = log.read_bytes().count(b"\n")
-            minutes = (time.monotonic() - began) / 60
-            say(f"building the kernel ({variant}): {count} files in {minutes:.1f} min")
+            tell(f"{count} files in {(time.monotonic() - began) / 60:.1f} min")
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()

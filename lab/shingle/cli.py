@@ -23,7 +23,7 @@ from shingle import fs as file_systems
 from shingle.experiment import Experiment
 from shingle.failure import Failure, unknown_name
 from shingle.paths import BUILD
-from shingle.progress import Progress
+from shingle.progress import Terminal
 from shingle.record import Record
 from shingle.run import Keep, Result, Run
 
@@ -158,8 +158,8 @@ def _perform(
     began = time.monotonic()
     runs = [replace(cell, experiment=experiment_name) for cell in cells]
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress(err))
-        built = build.everything(say=progress.say)
+        progress = stack.enter_context(Terminal(err))
+        built = build.everything(progress=progress)
         keep = None
         if figure_folder is not None:
             keep = Keep(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-traces-"))))
@@ -266,9 +266,9 @@ def file_systems_command() -> None:
 def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
     """A prompt inside the machine, the file system mounted at /mnt. Nothing is kept."""
     profile, variant = drive.find(drive_name), file_systems.find(fs_name)
-    with Progress(err) as progress:
-        built = build.everything(say=progress.say)
-        formatted = drive.formatted(built, profile, variant, seed=seed, say=progress.say)
+    with Terminal(err) as progress:
+        built = build.everything(progress=progress)
+        formatted = drive.formatted(built, profile, variant, seed=seed, progress=progress)
     shell.interactive(built, variant, formatted, seed=seed)
 
 
@@ -276,9 +276,9 @@ def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
 @click.argument("variants", nargs=-1)
 def build_command(variants: tuple[str, ...]) -> None:
     """Build the machine now, and say where it is."""
-    with Progress(err) as progress:
+    with Terminal(err) as progress:
         for variant in variants or ("main",):
-            built = build.everything(variant, say=progress.say)
+            built = build.everything(variant, progress=progress)
             out.print(f"{variant}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)
 
 

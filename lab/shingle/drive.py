@@ -21,7 +21,9 @@ from typing import Any
 from shingle import build, fs, job, machine, process
 from shingle.failure import Failure, unknown_name
 from shingle.fs import Extent, FileSystem, Layout
+from shingle.machine import Tick
 from shingle.paths import ROOT, ContentKey, cache, locked, run_directory
+from shingle.progress import SILENT, Progress
 
 # mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
 _FORMAT_LIMIT_S = 1200.0
@@ -29,8 +31,6 @@ _MKFS_VIRTUAL_LIMIT_S = 24 * 3600
 _FORMAT_MEMORY_MIB = 1024
 _BYTES = {"B": 1, "GB": 10**9, "TB": 10**12, "GiB": 1 << 30, "TiB": 1 << 40}
 _MKE2FS_CONFIG = Path("/etc/mke2fs.conf")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def formatted(
     *,
     seed: int = 1,
     capacity_bytes: int | None = None,
-    say: Say = lambda line: None,
+    progress: Progress = SILENT,
 ) -> FormattedDrive:
     """A clean drive with a fresh file system of this variant, from the cache if it is there."""
     size = capacity_bytes or capacity_of(profile)
@@ -124,8 +124,8 @@ def formatted(
     if not stored.exists():
         with locked(f"drive-{key}"):
             if not stored.exists():
-                say(f"formatting {profile.name} for {variant.name} (once)")
-                _format(built, profile, variant, stored, seed, size)
+                with progress.machine(f"formatting {profile.name} for {variant.name}, once") as watch:
+                    _format(built, profile, variant, stored, seed, size, watch)
     described = json.loads((stored / "layout.json").read_text())
     return FormattedDrive(stored / "x.drive", _layout(described), variant.mkfs_argv, version, size, key)
 
@@ -142,7 +142,13 @@ def _key(
 
 
 def _format(
-    built: build.Built, profile: Profile, variant: FileSystem, stored: Path, seed: int, capacity_bytes: int
+    built: build.Built,
+    profile: Profile,
+    variant: FileSystem,
+    stored: Path,
+    seed: int,
+    capacity_bytes: int,
+    watch: Callable[[Tick], None],
 ) -> None:
     with (
         build.stored_at(stored) as part,
@@ -164,7 +170,7 @@ def _format(
             host_limit_s=_FORMAT_LIMIT_S,
         )
         try:
-            machine.run(built.machine, boot, out)
+            machine.run(built.machine, boot, out, watch=watch)
         except Failure as failure:
             printed = out / "mkfs.txt"
             said = printed.read_text(errors="replace").splitlines()[-5:] if printed.exists() else []

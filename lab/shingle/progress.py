@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a person sees while machines run: virtual time, host time, throughput, cache fill."""
+"""What a person sees while something takes time: virtual time, host time, throughput, cache fill."""
 
 from __future__ import annotations
 
@@ -49,50 +49,54 @@ def _host_bytes(tick: Tick) -> int:
     )
 
 
+class Progress:
+    """Where everything that takes time reports. This one says nothing; `Terminal` shows it."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    @contextlib.contextmanager
+    def task(self, label: str) -> Iterator[Callable[[str], None]]:
+        """Something that goes on; what it yields takes the latest word about it."""
+        yield lambda text: None
+
+    @contextlib.contextmanager
+    def machine(self, label: str) -> Iterator[Callable[[Tick], None]]:
+        """A machine that runs; what it yields takes its ticks."""
+        began = time.monotonic()
+        before: Tick | None = None
+        with self.task(label) as tell:
+
+            def watch(tick: Tick) -> None:
+                nonlocal before
+                tell(describe(tick, before, time.monotonic() - began))
+                before = tick
+
+            yield watch
+
+
 @dataclass
 class _Line:
     began: float = field(default_factory=time.monotonic)
-    text: str = "starting"
-    last: Tick | None = None
-    said: float = 0.0
+    text: str = ""
+    said_s: float = 0.0
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.began
 
 
-class Progress:
-    """Lines for several machines at once, redrawn on a terminal, printed now and then elsewhere."""
+class Terminal(Progress):
+    """Lines for several tasks at once, redrawn on a terminal, printed now and then elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lines: dict[str, _Line] = {}
         self._live: Live | None = None
 
-    def say(self, text: str) -> None:
-        self._console.print(f"[dim]{text}[/dim]" if self._console.is_terminal else text, highlight=False)
-
-    @contextlib.contextmanager
-    def machine(self, label: str) -> Iterator[Callable[[Tick], None]]:
-        line = _Line()
-        self._lines[label] = line
-        self._draw()
-
-        def watch(tick: Tick) -> None:
-            host_s = time.monotonic() - line.began
-            line.text = describe(tick, line.last, host_s)
-            line.last = tick
-            if self._live is not None:
-                self._draw()
-            elif host_s - line.said > _PLAIN_INTERVAL_S:
-                line.said = host_s
-                self.say(f"{label}: {line.text}")
-
-        try:
-            yield watch
-        finally:
-            del self._lines[label]
-            self._draw()
-
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Terminal:
         if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=5, transient=True)
+            self._live = Live(console=self._console, refresh_per_second=5, transient=True, get_renderable=self._table)
             self._live.__enter__()
         return self
 
@@ -101,10 +105,33 @@ class Progress:
             self._live.__exit__(None, None, None)
             self._live = None
 
-    def _draw(self) -> None:
+    def say(self, text: str) -> None:
+        style = "dim" if self._console.is_terminal else None
+        self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def task(self, label: str) -> Iterator[Callable[[str], None]]:
+        line = _Line()
+        self._lines[label] = line
+
+        def tell(text: str) -> None:
+            line.text = text
+            if self._live is None and line.age_s - line.said_s > _PLAIN_INTERVAL_S:
+                line.said_s = line.age_s
+                self.say(f"{label}: {text}")
+
         if self._live is None:
-            return
+            self.say(label)
+        try:
+            yield tell
+        finally:
+            self._lines.pop(label, None)
+
+    def _table(self) -> Table:
         table = Table.grid(padding=(0, 1))
         for label, line in list(self._lines.items()):
-            table.add_row(Spinner("dots"), label, line.text)
-        self._live.update(table)
+            table.add_row(Spinner("dots"), label, line.text or f"{line.age_s:.0f} s")
+        return table
+
+
+SILENT = Progress()

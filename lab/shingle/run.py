@@ -16,9 +16,9 @@ from shingle import workload as workloads
 from shingle.drive import FormattedDrive, Profile
 from shingle.failure import Failure
 from shingle.fs import FileSystem
-from shingle.machine import Outcome, Tick
+from shingle.machine import Outcome
 from shingle.paths import ContentKey, run_directory
-from shingle.progress import Progress
+from shingle.progress import SILENT, Progress
 from shingle.record import Record
 from shingle.workload import Plan
 
@@ -90,15 +90,15 @@ def perform(
     run: Run,
     *,
     keep: Keep | None = None,
-    watch: Callable[[Tick], None] | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    progress: Progress = SILENT,
     host_limit_s: float = _HOST_LIMIT_S,
 ) -> Result:
     """Runs one cell."""
     formatted = drive.formatted(
-        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, say=say
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
     )
     with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(progress.machine(run.label))
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
         name = f"{run.profile.name}-{run.variant.name}"
         trace = saved = None
@@ -185,11 +185,7 @@ def side_by_side(
     _format_all(built, runs, progress)
 
     def task(run: Run) -> Callable[[], Result]:
-        def perform_watched() -> Result:
-            with progress.machine(run.label) as watch:
-                return perform(built, run, keep=keep, watch=watch, say=progress.say)
-
-        return perform_watched
+        return lambda: perform(built, run, keep=keep, progress=progress)
 
     width = at_once(runs, available_mib(), os.cpu_count() or 1)
     return process.in_parallel([task(run) for run in runs], width=width)
@@ -206,7 +202,7 @@ def _format_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> 
             run.variant,
             seed=run.plan.seed,
             capacity_bytes=run.capacity_bytes,
-            say=progress.say,
+            progress=progress,
         )
 
     process.in_parallel([task(run) for run in unique.values()], width=2)

@@ -16,7 +16,9 @@ CAPACITY_BYTES = 4 << 30
 MEMORY_MIB = 256
 _STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 # What no test may leave in the kernel's log.
-_COMPLAINTS = re.compile(r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err")
+_COMPLAINTS = re.compile(
+    r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err"
+)
 
 
 def raw_reader() -> list[job.Step]:
