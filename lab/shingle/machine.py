@@ -109,6 +109,9 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
         "norandmaps",
         "time-travel=inf-cpu",
         f"time-travel-start={START_NS}",
+        # A guest without memory, or one that asks for a reboot, ends; it does not go on without some process.
+        "sysctl.vm.panic_on_oom=1",
+        "noreboot",
         f"shingle.seed={boot.seed}",
         f"vcpu.call_ns={boot.call_ns}",
         f"vcpu.name_ns={boot.name_ns}",

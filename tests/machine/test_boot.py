@@ -47,7 +47,7 @@ def test_a_failing_step_is_named(bench: Bench) -> None:
 
 def test_a_panic_is_an_error_with_the_console(bench: Bench) -> None:
     with pytest.raises(Failure, match="panicked") as caught:
-        bench.boot([job.write("/proc/sysrq-trigger", "c")], kernel_arguments=("sysrq_always_enabled",))
+        bench.boot([job.sync()], kernel_arguments=("init=/bin/false",))
     assert caught.value.detail
 
 
