@@ -7,6 +7,7 @@ use smr_drive::profile::Profile;
 use smr_drive::request::{Op, Refusal, Request};
 use smr_drive::state::State;
 use smr_drive::Drive;
+use std::collections::BTreeSet;
 use zoned::{BlockRange, Lba, BLOCK_SECTORS};
 
 /// A host with one drive.
@@ -16,6 +17,8 @@ pub struct Host {
     /// Virtual time.
     pub now_ns: u64,
     next_tag: u64,
+    flushes: BTreeSet<u64>,
+    last_flush_ns: Option<u64>,
 }
 
 impl Host {
@@ -36,6 +39,8 @@ impl Host {
             drive,
             now_ns: 0,
             next_tag: 1,
+            flushes: BTreeSet::new(),
+            last_flush_ns: None,
         }
     }
 
@@ -52,6 +57,9 @@ impl Host {
     /// Submits a request and does not wait.
     pub fn submit(&mut self, op: Op, range: BlockRange, flags: u32) -> Result<(), Refusal> {
         self.next_tag += 1;
+        if op == Op::Flush {
+            self.flushes.insert(self.next_tag);
+        }
         let sectors = (range.blocks() * BLOCK_SECTORS) as u32;
         let lba = Lba(range.start.0 * BLOCK_SECTORS);
         self.drive.submit(
@@ -68,7 +76,23 @@ impl Host {
 
     /// Collects completions that are due; returns how many.
     pub fn completions(&mut self) -> usize {
-        self.drive.advance(self.now_ns, usize::MAX, |_| {})
+        let Host {
+            drive,
+            flushes,
+            last_flush_ns,
+            now_ns,
+            ..
+        } = self;
+        drive.advance(*now_ns, usize::MAX, |completion| {
+            if flushes.remove(&completion.tag) {
+                *last_flush_ns = Some(*now_ns);
+            }
+        })
+    }
+
+    /// When the last flush ended.
+    pub fn last_flush_ns(&self) -> Option<u64> {
+        self.last_flush_ns
     }
 
     /// Goes to the drive's next event.

@@ -3,59 +3,11 @@
 //!
 //! `cargo test -p drive-tool --test validation -- --nocapture` prints the tables of docs/drive-model.md.
 
+mod common;
+
+use common::{at, host, used_host, Random, GIB_BLOCKS, S};
 use drive_tool::host::Host;
-use drive_tool::profile;
-use smr_drive::contents::Contents;
-use smr_drive::file::Opened;
-use smr_drive::profile::Profile;
 use smr_drive::request::Op;
-use smr_drive::state::State;
-use smr_drive::Drive;
-use std::path::Path;
-use zoned::{Block, BlockRange};
-
-const S: f64 = 1e9;
-const GIB_BLOCKS: u64 = 1 << 18;
-
-fn profile(name: &str) -> Profile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../drives")
-        .join(format!("{name}.toml"));
-    profile::load(&path).unwrap()
-}
-
-fn host(name: &str) -> Host {
-    Host::new(profile(name), 7)
-}
-
-/// A drive whose first `blocks` blocks were written in place some time ago.
-fn used_host(name: &str, blocks: u64) -> Host {
-    let mut state = State::new(profile(name), 7);
-    state.translation.written.push(at(0, blocks));
-    Host::with_drive(Drive::new(
-        Opened {
-            state,
-            contents: Contents::new(),
-        },
-        7,
-    ))
-}
-
-/// A sequence of random numbers (xorshift64*): the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
-    }
-}
-
-fn at(block: u64, blocks: u64) -> BlockRange {
-    BlockRange::new(Block(block), Block(block + blocks))
-}
 
 fn random(host: &mut Host, op: Op, count: u64, range_blocks: u64, seed: u64) -> f64 {
     let mut random = Random(seed);
@@ -174,5 +126,12 @@ fn random_writes_fill_the_cache_and_then_wait_for_cleaning() {
         println!(
             "{gib:4} GiB {fast:9.0} {knee:10} {early:10.1} ({early_measured}){late:15.1} ({late_measured}) {per_band:12.2}   {windows:.1?}"
         );
+        assert!((3000.0..3600.0).contains(&fast), "{fast}");
+        for (rate, measured) in [(early, early_measured), (late, late_measured)] {
+            assert!(
+                (rate / measured - 1.0).abs() < 0.25,
+                "{gib} GiB: {rate:.1} ms, measured {measured}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! INV-D2: a block that is not in `on_medium` has the same bytes on the medium as in the contents.
 
 use crate::contents::{Contents, Damaged, Value};
-use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
 
@@ -31,10 +31,13 @@ impl Durability {
                 self.on_medium.insert(block, copy);
             }
             self.landing.insert(block, old);
-        } else if self.on_medium.contains_key(&block) {
-            contents.release(old);
         } else {
-            self.on_medium.insert(block, old);
+            match self.on_medium.entry(block) {
+                Entry::Occupied(_) => contents.release(old),
+                Entry::Vacant(place) => {
+                    place.insert(old);
+                }
+            }
         }
     }
 
@@ -65,6 +68,25 @@ impl Durability {
             contents.restore(block, value)?;
         }
         Ok(())
+    }
+
+    /// Checks that only volatile blocks have older versions.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self, buffer: &crate::volatile_buffer::VolatileBuffer) {
+        for block in self.landing.keys() {
+            assert!(
+                buffer.flies(BlockRange::new(*block, *block + 1)),
+                "INV-D1: {block:?}"
+            );
+            assert!(self.on_medium.contains_key(block), "INV-D1: {block:?}");
+        }
+        for block in self.on_medium.keys() {
+            let range = BlockRange::new(*block, *block + 1);
+            assert!(
+                !buffer.durable(range, u64::MAX),
+                "an older version of {block:?} is kept though it is durable"
+            );
+        }
     }
 
     /// Blocks that differ on the medium from the contents.

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_saved_drive_opens_again() {
-        let mut opened = open(file().leak()).ok().expect("opens");
+        let mut opened = open(file().leak()).expect("opens");
         let mut block = [0; 4096];
         opened.contents.read(Block(3), &mut block).unwrap();
         assert_eq!((opened.state.seed, block), (5, [7; 4096]));

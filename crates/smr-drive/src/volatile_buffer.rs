@@ -197,8 +197,13 @@ impl VolatileBuffer {
         self.pieces.insert(range.start, piece);
     }
 
-    /// Sends the dirty blocks of `range` on their way. They stay volatile until [`VolatileBuffer::landed`].
-    pub fn take(&mut self, range: BlockRange) {
+    /// Sends the dirty blocks of `ranges` on their way. They stay volatile until [`VolatileBuffer::landed`].
+    pub fn take(&mut self, ranges: &[BlockRange]) {
+        ranges.iter().for_each(|range| self.take_range(*range));
+        self.oldest_ns = self.pieces.values().map(|p| p.since_ns).min();
+    }
+
+    fn take_range(&mut self, range: BlockRange) {
         let first = self
             .piece_at(range.start)
             .map_or(range.start, |(r, _)| r.start);
@@ -232,7 +237,6 @@ impl VolatileBuffer {
                 classes: piece.classes,
             });
         }
-        self.oldest_ns = self.pieces.values().map(|p| p.since_ns).min();
     }
 
     /// What is in flight.
@@ -340,7 +344,7 @@ mod tests {
     fn taken_blocks_are_volatile_until_they_land() {
         let mut buffer = VolatileBuffer::default();
         buffer.write(range(10, 20), at(1, 0));
-        buffer.take(range(12, 14));
+        buffer.take(&[range(12, 14)]);
         assert_eq!(
             (
                 buffer.blocks(),
@@ -366,9 +370,9 @@ mod tests {
                 ..at(1, 0)
             },
         );
-        buffer.take(range(12, 14));
+        buffer.take(&[range(12, 14)]);
         assert!(buffer.has_urgent());
-        buffer.take(range(0, 100));
+        buffer.take(&[range(0, 100)]);
         assert!(!buffer.has_urgent() && buffer.oldest_ns().is_none());
     }
 }

@@ -34,6 +34,15 @@ pub struct Damaged {
     pub leaf: u64,
 }
 
+/// Blocks that are not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// One word, repeated.
+    pub words: u64,
+    /// Line by line.
+    pub lines: u64,
+}
+
 /// What a block holds. Not `Clone`: a record in the arena has one owner.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Value(Kind);
@@ -337,6 +346,18 @@ impl Contents {
         if let Kind::Lines(record) = value.0 {
             self.arena.release(record);
         }
+    }
+
+    /// How many blocks are held, by kind.
+    pub fn census(&mut self) -> Census {
+        let mut census = Census::default();
+        for leaf in 0..(self.root.len() * NODE_LEAVES) as u64 {
+            if let Ok(Some(leaf)) = self.load(leaf, false) {
+                census.words += leaf.kinds.iter().filter(|k| **k == 1).count() as u64;
+                census.lines += leaf.kinds.iter().filter(|k| **k > 1).count() as u64;
+            }
+        }
+        census
     }
 
     /// Calls `visit` with every block that is not zero, in order.

@@ -11,6 +11,9 @@ use zoned::{Block, BlockRange, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
+/// Buffers kept: as many as a queue has commands.
+const SPARE_MAX: usize = 32;
+
 /// Data of writes that have no place in the buffer yet.
 #[derive(Default)]
 pub(super) struct Staging {
@@ -24,7 +27,14 @@ pub(super) struct Staging {
 impl Staging {
     /// Forgets the data of a request that will not come.
     pub fn forget(&mut self, tag: u64) {
-        if let Some(mut data) = self.by_tag.remove(&tag) {
+        if let Some(data) = self.by_tag.remove(&tag) {
+            self.keep(data);
+        }
+    }
+
+    /// Keeps a buffer for a later write, unless there are plenty.
+    fn keep(&mut self, mut data: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
             data.clear();
             self.spare.push(data);
         }
@@ -93,8 +103,7 @@ impl Drive {
         data.resize(request.sectors as usize * SECTOR_BYTES as usize, 0);
         let flies = self.buffer.flies(request.blocks());
         let result = self.store_bytes(request.lba.0, &data, flies);
-        data.clear();
-        self.staging.spare.push(data);
+        self.staging.keep(data);
         result
     }
 

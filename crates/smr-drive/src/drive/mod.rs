@@ -72,6 +72,8 @@ pub struct Drive {
     link_free_ns: u64,
     /// When an idle arm should look for work again.
     wake_ns: Option<u64>,
+    /// Last host request, or power-on. A drive learns what time it is from its first call.
+    idle_since_ns: Option<u64>,
 }
 
 impl Drive {
@@ -108,7 +110,9 @@ impl Drive {
             work: None,
             last_was_read: false,
             link_free_ns: 0,
-            wake_ns: None,
+            // Whatever time it is, there may be something to clean.
+            wake_ns: Some(0),
+            idle_since_ns: None,
             state,
         }
     }
@@ -132,6 +136,7 @@ impl Drive {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         self.counters.request(request.op, class, bytes);
         self.counters.last_host_ns = now_ns;
+        self.idle_since_ns = Some(now_ns);
         let pending = Pending {
             request,
             class,
@@ -323,6 +328,14 @@ impl Drive {
         self.durability = Durability::default();
         self.buffer.clear();
         self.translation.clean_now();
+    }
+
+    /// Checks the invariants of everything that has some.
+    #[cfg(any(test, debug_assertions))]
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        self.translation.check();
+        self.durability.check(&self.buffer);
     }
 
     /// Verifies what the drive holds against the checksums of its file.

@@ -57,6 +57,10 @@ const EVERYTHING: BlockRange = BlockRange {
 impl Drive {
     /// Lets everything happen that happens until `now_ns`.
     pub(super) fn run(&mut self, now_ns: u64) {
+        if self.idle_since_ns.is_none() {
+            self.idle_since_ns = Some(now_ns);
+            self.dispatch(now_ns);
+        }
         loop {
             let at_ns = match (&self.work, self.wake_ns) {
                 (Some((end_ns, _)), _) => *end_ns,
@@ -179,7 +183,7 @@ impl Drive {
     fn idle_from_ns(&self) -> Option<u64> {
         self.translation
             .idle_ns()
-            .map(|ns| self.counters.last_host_ns + ns)
+            .map(|ns| self.idle_since_ns.unwrap_or(0) + ns)
     }
 
     fn need(&self, now_ns: u64, blocked: Blocked) -> Need {
@@ -230,10 +234,7 @@ impl Drive {
 
     fn start_destage(&mut self, now_ns: u64, destage: Destage) {
         self.read_ahead.stop(&mut self.arm, now_ns);
-        destage
-            .ranges
-            .iter()
-            .for_each(|range| self.buffer.take(*range));
+        self.buffer.take(&destage.ranges);
         let ns = self.translation.begin(&destage, &mut self.arm, now_ns);
         self.start(now_ns, ns, Work::Destage(destage));
     }

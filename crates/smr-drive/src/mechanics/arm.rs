@@ -37,9 +37,9 @@ pub fn seek_ns(seek: &Seek, distance: u64, cylinders: u64) -> u64 {
             let x_q32 = (distance << 32) / cylinders;
             let ns = if x_q32 < seek.knee_q32 {
                 // √(x · 2³²) = √x · 2¹⁶
-                seek.a_ns + (seek.b_ns * x_q32.isqrt() >> 16)
+                seek.a_ns + ((seek.b_ns * x_q32.isqrt()) >> 16)
             } else {
-                seek.c_ns + (seek.d_ns * x_q32 >> 32)
+                seek.c_ns + ((seek.d_ns * x_q32) >> 32)
             };
             ns.max(seek.track_to_track_ns)
         }

@@ -59,7 +59,7 @@ impl CacheMap {
     }
 
     /// Number of entries.
-    pub fn len(&self) -> u64 {
+    pub fn entry_count(&self) -> u64 {
         self.entries.len() as u64
     }
 

@@ -185,6 +185,14 @@ impl Translation {
         }
     }
 
+    /// Checks the invariants.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self) {
+        if let Translation::Static(t) = self {
+            t.check();
+        }
+    }
+
     /// Fills in what a report says of the translation.
     pub fn describe(&self, snapshot: &mut Snapshot) {
         if let Translation::Static(t) = self {

@@ -184,7 +184,8 @@ impl StaticMapping {
         };
         let waiting = buffer.piece_count() as u64;
         let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
-        if entries > 0 && self.map.len() + waiting + entries > p.cache_entries_max + credit.entries
+        if entries > 0
+            && self.map.entry_count() + waiting + entries > p.cache_entries_max + credit.entries
         {
             return false;
         }
@@ -242,7 +243,7 @@ impl StaticMapping {
                 .append(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
             counters.cached_bytes += bytes(range);
         }
-        counters.cache_entries_max = counters.cache_entries_max.max(self.map.len());
+        counters.cache_entries_max = counters.cache_entries_max.max(self.map.entry_count());
         counters.cache_bytes_max = counters
             .cache_bytes_max
             .max(self.map.blocks() * BLOCK_BYTES);
@@ -309,6 +310,20 @@ impl StaticMapping {
         self.power_cut();
     }
 
+    /// Checks the map, and that a tail lies in its band and was written.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self) {
+        self.map.check(&self.bands);
+        for (band, tail) in &self.tails {
+            let range = self.bands.range(*band);
+            assert!(
+                range.start < tail.start && tail.start < range.end,
+                "{band:?} {tail:?}"
+            );
+            assert!(self.written.count(BlockRange::new(tail.start, range.end)) > 0);
+        }
+    }
+
     /// Fills in what a report says of the cache and the bands.
     pub fn describe(&self, snapshot: &mut Snapshot) {
         let dirt = self.map.dirt();
@@ -325,7 +340,7 @@ impl StaticMapping {
             .keys()
             .filter(|band| !dirt.contains_key(band))
             .count();
-        snapshot.cache_entries = self.map.len();
+        snapshot.cache_entries = self.map.entry_count();
         snapshot.cache_bytes = self.map.blocks() * BLOCK_BYTES;
         snapshot.bands_dirty = (dirt.len() + only_tails) as u64;
         snapshot.dirty = classes

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads request traces; the format is in `smr_drive::trace`.
+
+use smr_drive::request::{Op, Request};
+use smr_drive::trace::{MAGIC, RECORD_BYTES};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use zoned::{Lba, SECTOR_BYTES};
+
+/// Names of operations, by number.
+pub const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
+/// Names of classes, by number.
+pub const CLASSES: [&str; 4] = ["data", "metadata", "journal", "superblock"];
+const PLACES: [&str; 4] = ["", "volatile", "persistent_cache", "in_place"];
+const MARKER: u8 = 0xff;
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// When it arrived.
+    pub arrival_ns: u64,
+    /// When it was done.
+    pub completion_ns: u64,
+    /// What was asked; its tag is its sequence number.
+    pub request: Request,
+    /// Number of its class.
+    pub class: u8,
+    /// Number of the place its data were in.
+    pub place: u8,
+    /// How long the arm worked for it alone.
+    pub service_ns: u64,
+}
+
+/// What a trace is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request.
+    Request(Row),
+    /// A marker of the host.
+    Marker(u64, String),
+}
+
+fn u64_at(record: &[u8], at: usize) -> u64 {
+    record[at..at + 8]
+        .iter()
+        .rev()
+        .fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+/// Reads a whole trace.
+pub fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
+    let rest = bytes
+        .strip_prefix(MAGIC)
+        .ok_or("not a trace: it does not begin with SHGLTRC1")?;
+    if rest.len() % RECORD_BYTES != 0 {
+        return Err(format!(
+            "the trace is cut off in its record {}",
+            rest.len() / RECORD_BYTES
+        ));
+    }
+    let mut events = Vec::new();
+    let mut records = rest.chunks_exact(RECORD_BYTES);
+    while let Some(record) = records.next() {
+        let sectors = u64_at(record, 24) as u32;
+        if record[31] == MARKER {
+            let len = sectors as usize;
+            let text: Vec<u8> = records
+                .by_ref()
+                .take(len.div_ceil(RECORD_BYTES))
+                .flatten()
+                .copied()
+                .take(len)
+                .collect();
+            events.push(Event::Marker(
+                u64_at(record, 0),
+                String::from_utf8_lossy(&text).into_owned(),
+            ));
+            continue;
+        }
+        let op = Op::from_number(u32::from(record[28]))
+            .filter(|_| usize::from(record[29]) < CLASSES.len());
+        let op = op.ok_or_else(|| format!("record {} makes no sense", events.len()))?;
+        events.push(Event::Request(Row {
+            arrival_ns: u64_at(record, 0),
+            completion_ns: u64_at(record, 8),
+            request: Request {
+                tag: u64_at(record, 40),
+                op,
+                flags: u32::from(record[30]),
+                lba: Lba(u64_at(record, 16)),
+                sectors,
+            },
+            class: record[29],
+            place: record[31],
+            service_ns: u64_at(record, 32),
+        }));
+    }
+    Ok(events)
+}
+
+/// One line for each request; markers as comments.
+pub fn write_csv(events: &[Event], out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "sequence,arrival_ns,completion_ns,op,class,sector,sectors,flags,where,service_ns"
+    )?;
+    for event in events {
+        match event {
+            Event::Marker(ns, text) => writeln!(out, "# {ns} {}", text.replace('\n', " "))?,
+            Event::Request(r) => writeln!(
+                out,
+                "{},{},{},{},{},{},{},{},{},{}",
+                r.request.tag,
+                r.arrival_ns,
+                r.completion_ns,
+                OPS[r.request.op as usize],
+                CLASSES[usize::from(r.class)],
+                r.request.lba.0,
+                r.request.sectors,
+                r.request.flags,
+                PLACES.get(usize::from(r.place)).unwrap_or(&""),
+                r.service_ns
+            )?,
+        }
+    }
+    Ok(())
+}
+
+/// Counts of one kind of request.
+#[derive(Default)]
+struct Kind {
+    requests: u64,
+    bytes: u64,
+    latencies_ns: Vec<u64>,
+}
+
+/// A table of what is in a trace.
+pub fn summary(events: &[Event]) -> Result<String, fmt::Error> {
+    let mut kinds: BTreeMap<(usize, u8), Kind> = BTreeMap::new();
+    let (mut first_ns, mut last_ns, mut markers) = (u64::MAX, 0, 0);
+    for event in events {
+        let Event::Request(row) = event else {
+            markers += 1;
+            continue;
+        };
+        let kind = kinds
+            .entry((row.request.op as usize, row.class))
+            .or_default();
+        kind.requests += 1;
+        kind.bytes += u64::from(row.request.sectors) * SECTOR_BYTES;
+        kind.latencies_ns.push(row.completion_ns - row.arrival_ns);
+        first_ns = first_ns.min(row.arrival_ns);
+        last_ns = last_ns.max(row.completion_ns);
+    }
+    let mut text = String::new();
+    let seconds = last_ns.saturating_sub(first_ns) as f64 / 1e9;
+    writeln!(
+        text,
+        "{} events, {markers} markers, {seconds:.3} s",
+        events.len()
+    )?;
+    writeln!(
+        text,
+        "op            class       requests        MiB     p50 ms     p99 ms     max ms"
+    )?;
+    for ((op, class), mut kind) in kinds {
+        kind.latencies_ns.sort_unstable();
+        let ms = |share: f64| {
+            let i = (share * (kind.latencies_ns.len() - 1) as f64) as usize;
+            kind.latencies_ns[i] as f64 / 1e6
+        };
+        writeln!(
+            text,
+            "{:<13} {:<10} {:>9} {:>10.1} {:>10.3} {:>10.3} {:>10.3}",
+            OPS[op],
+            CLASSES[usize::from(class)],
+            kind.requests,
+            kind.bytes as f64 / 1048576.0,
+            ms(0.5),
+            ms(0.99),
+            ms(1.0)
+        )?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use smr_drive::profile::sample;
+    use zoned::{Block, BlockRange};
+
+    fn trace() -> Vec<u8> {
+        let mut host = Host::new(sample::conventional(1 << 30), 1);
+        host.drive.trace_take(&mut []);
+        let range = BlockRange::new(Block(5), Block(7));
+        host.request(Op::Write, range, 2).unwrap();
+        host.drive.mark(host.now_ns, b"a phase");
+        host.request(Op::Read, range, 0).unwrap();
+        let mut bytes = vec![0; 4096];
+        let n = host.drive.trace_take(&mut bytes);
+        bytes.truncate(n);
+        bytes
+    }
+
+    #[test]
+    fn what_the_drive_writes_reads_back() {
+        let events = read(&trace()).unwrap();
+        assert_eq!(events.len(), 3);
+        assert!(
+            matches!(&events[0], Event::Request(r) if r.request.op == Op::Write && r.request.sectors == 16)
+        );
+        assert!(matches!(&events[1], Event::Marker(_, text) if text == "a phase"));
+        let mut csv = Vec::new();
+        write_csv(&events, &mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(
+            csv.contains(",write,metadata,40,16,2,volatile,0\n"),
+            "{csv}"
+        );
+        assert!(summary(&events).unwrap().contains("read"));
+    }
+
+    #[test]
+    fn a_cut_or_foreign_file_is_refused() {
+        let bytes = trace();
+        assert!(read(&bytes[..bytes.len() - 1])
+            .unwrap_err()
+            .contains("cut off"));
+        assert!(read(b"something").unwrap_err().contains("SHGLTRC1"));
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use drive_tool::host::Host;
+use drive_tool::profile;
+use smr_drive::contents::Contents;
+use smr_drive::file::Opened;
+use smr_drive::profile::Profile;
+use smr_drive::state::State;
+use smr_drive::Drive;
+use std::path::Path;
+use zoned::{Block, BlockRange};
+
+pub const S: f64 = 1e9;
+pub const MIB_BLOCKS: u64 = 1 << 8;
+pub const GIB_BLOCKS: u64 = 1 << 18;
+
+pub fn profile(name: &str) -> Profile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../drives")
+        .join(format!("{name}.toml"));
+    profile::load(&path).unwrap()
+}
+
+pub fn host(name: &str) -> Host {
+    Host::new(profile(name), 7)
+}
+
+/// A drive whose first `blocks` blocks were written in place some time ago.
+pub fn used_host(name: &str, blocks: u64) -> Host {
+    let mut state = State::new(profile(name), 7);
+    state.translation.written.push(at(0, blocks));
+    Host::with_drive(Drive::new(
+        Opened {
+            state: Box::new(state),
+            contents: Contents::new(),
+        },
+        7,
+    ))
+}
+
+pub fn at(block: u64, blocks: u64) -> BlockRange {
+    BlockRange::new(Block(block), Block(block + blocks))
+}
+
+/// A sequence of random numbers (xorshift64*): the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
+    }
+}
