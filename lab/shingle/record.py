@@ -76,10 +76,10 @@ def _of_phase(
 
 
 def _settled(steps: Sequence[StepResult], last: int) -> StepResult:
-    """The end of what belongs to a phase: dropping caches and waiting for the drive included."""
+    """The end of what belongs to a phase: dropping caches and waiting included."""
     settled = steps[last]
     for step in steps[last + 1 :]:
-        if step.phase is not None or step.do not in ("drop_caches", "wait_clean"):
+        if step.phase is not None or step.do not in ("drop_caches", "wait_clean", "sleep"):
             break
         settled = step
     return settled

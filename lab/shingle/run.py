@@ -26,6 +26,7 @@ MOUNT = "mount"
 # As much as two machines at once leave room for on a small host.
 DEFAULT_MEMORY_MIB = 3072
 _HOST_LIMIT_S = 3600.0
+_SETTLE_S = 120
 # What a machine needs beside its memory: the drive's contents, the host's share.
 _RESERVE_MIB = 1024
 
@@ -79,6 +80,8 @@ def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Ste
     if formatted.layout.superblock:
         steps.append(job.superblock(formatted.layout.superblock))
     steps.append(job.mount(run.variant.kernel_name, run.variant.options) | {"phase": MOUNT})
+    # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
+    steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
     steps += run.plan.steps()
     if save:
         steps.append(job.save())
