@@ -10,6 +10,7 @@ use smr_drive::Drive;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use zoned::{Block, BlockRange};
 
 /// Makes, inspects and exports simulated drives.
 #[derive(Parser)]
@@ -32,6 +33,9 @@ enum Command {
         /// What differs between two drives of a model
         #[arg(long)]
         seed: u64,
+        /// Every band was written before, as on a drive that has served: cleaning has to read and save all of it
+        #[arg(long)]
+        used: bool,
         /// The drive file
         #[arg(short, long)]
         output: PathBuf,
@@ -117,8 +121,9 @@ fn main() -> ExitCode {
             profile,
             capacity_bytes,
             seed,
+            used,
             output,
-        } => create(&profile, capacity_bytes, seed, &output),
+        } => create(&profile, capacity_bytes, seed, used, &output),
         Command::Info { drive, json } => info(&drive, json),
         Command::Export { drive, image } => export(&drive, &image),
         Command::Clean { drive, output } => clean(&drive, &output),
@@ -145,7 +150,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn create(profile: &Path, capacity_bytes: Option<u64>, seed: u64, output: &Path) -> Result {
+fn create(
+    profile: &Path,
+    capacity_bytes: Option<u64>,
+    seed: u64,
+    used: bool,
+    output: &Path,
+) -> Result {
     let mut profile = profile::load(profile).map_err(|e| e.to_string())?;
     if let Some(bytes) = capacity_bytes {
         if bytes == 0 || bytes > profile.capacity_bytes || bytes % 4096 != 0 {
@@ -156,7 +167,15 @@ fn create(profile: &Path, capacity_bytes: Option<u64>, seed: u64, output: &Path)
         }
         profile.capacity_bytes = bytes;
     }
-    drive_file::create(&State::new(profile, seed), output)
+    let mut state = State::new(profile, seed);
+    if used && state.profile.translation != Translation::Conventional {
+        let end = Block(state.profile.capacity_blocks());
+        state
+            .translation
+            .written
+            .push(BlockRange::new(Block(0), end));
+    }
+    drive_file::create(&state, output)
 }
 
 fn info(path: &Path, as_json: bool) -> Result {

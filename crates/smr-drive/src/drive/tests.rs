@@ -1,1 +1,232 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+use super::*;
+use crate::profile::sample;
+use crate::request::FLAG_FUA;
+use alloc::string::String;
+use alloc::vec;
+use zoned::Lba;
+
+/// Of 64 GiB: random places are far from each other.
+const BYTES: u64 = 1 << 36;
+
+fn drive() -> Drive {
+    let state = State::new(sample::conventional(BYTES), 1);
+    Drive::new(
+        Opened {
+            state: Box::new(state),
+            contents: Contents::new(),
+        },
+        1,
+    )
+}
+
+fn request(tag: u64, op: Op, sector: u64, sectors: u32) -> Request {
+    Request {
+        tag,
+        op,
+        flags: 0,
+        lba: Lba(sector),
+        sectors,
+    }
+}
+
+fn finish_all(drive: &mut Drive) -> u64 {
+    let mut now_ns = 0;
+    while let Some(next_ns) = drive.next_event() {
+        now_ns = next_ns;
+        drive.advance(now_ns, 100, |_| {});
+    }
+    now_ns
+}
+
+fn read(drive: &mut Drive, sector: u64, sectors: usize) -> Vec<u8> {
+    let mut data = vec![0xee; sectors * 512];
+    drive.get(sector, &mut data).unwrap();
+    data
+}
+
+#[test]
+fn sectors_within_blocks_are_written_and_the_rest_is_kept() {
+    let mut drive = drive();
+    drive.put(1, 0, &[1; 8192]).unwrap();
+    drive.submit(0, request(1, Op::Write, 8, 16)).unwrap();
+    // Across a block's end, handed over in pieces that are no sectors.
+    drive.put(2, 0, &[2; 700]).unwrap();
+    drive.put(2, 700, &[2; 836]).unwrap();
+    drive.submit(0, request(2, Op::Write, 14, 3)).unwrap();
+    drive.submit(0, request(3, Op::WriteZeroes, 17, 1)).unwrap();
+    finish_all(&mut drive);
+    let expected = [
+        [1; 512 * 6].as_slice(),
+        &[2; 512 * 3],
+        &[0; 512],
+        &[1; 512 * 6],
+    ]
+    .concat();
+    assert!(read(&mut drive, 8, 16) == expected);
+}
+
+#[test]
+fn zeros_over_part_of_two_blocks_and_all_of_those_between() {
+    let mut drive = drive();
+    drive.put(1, 0, &[1; 4096 * 4]).unwrap();
+    drive.submit(0, request(1, Op::Write, 0, 32)).unwrap();
+    drive.submit(0, request(2, Op::WriteZeroes, 3, 26)).unwrap();
+    finish_all(&mut drive);
+    let expected = [[1; 512 * 3].as_slice(), &[0; 512 * 26], &[1; 512 * 3]].concat();
+    assert!(read(&mut drive, 0, 32) == expected);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_its_data_forgotten() {
+    let mut drive = drive();
+    let end = BYTES / 512;
+    drive.put(1, 0, &[1; 512]).unwrap();
+    assert_eq!(
+        drive.submit(0, request(1, Op::Write, end, 1)),
+        Err(Refusal::Invalid)
+    );
+    assert_eq!(
+        drive.submit(0, request(1, Op::Read, u64::MAX, 1)),
+        Err(Refusal::Invalid)
+    );
+    assert_eq!(
+        drive.submit(0, request(1, Op::Read, 0, 0)),
+        Err(Refusal::Invalid)
+    );
+    assert_eq!(
+        drive.submit(0, request(1, Op::Read, 0, 4096)),
+        Err(Refusal::Invalid)
+    );
+    assert_eq!(
+        drive.submit(0, request(1, Op::Discard, 0, 8)),
+        Err(Refusal::Unsupported)
+    );
+    assert_eq!(drive.put(1, 1 << 20, &[1]), Err(Refusal::Invalid));
+    drive.submit(0, request(1, Op::Write, 0, 1)).unwrap();
+    finish_all(&mut drive);
+    assert_eq!(read(&mut drive, 0, 1), [0; 512]);
+    assert_eq!(drive.counters().written[0].requests, 1);
+}
+
+#[test]
+fn the_queue_has_an_end() {
+    let mut drive = drive();
+    let depth = u64::from(drive.profile().interface.queue_depth);
+    for tag in 0..depth {
+        drive
+            .submit(0, request(tag, Op::Read, 100_000 * tag, 8))
+            .unwrap();
+    }
+    assert_eq!(
+        drive.submit(0, request(99, Op::Read, 0, 8)),
+        Err(Refusal::QueueFull)
+    );
+    let mut tags = Vec::new();
+    while let Some(next_ns) = drive.next_event() {
+        drive.advance(next_ns, 1, |done| tags.push(done.tag));
+    }
+    tags.sort_unstable();
+    assert_eq!(tags, (0..depth).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_queue_of_reads_is_served_faster_than_one_by_one() {
+    let place = |i: u64| (i * 7_919_017) % (BYTES / 4096) * 8;
+    let (mut queued, mut alone) = (drive(), drive());
+    for i in 0..31 {
+        queued.submit(0, request(i, Op::Read, place(i), 8)).unwrap();
+    }
+    let queued_ns = finish_all(&mut queued);
+    let mut alone_ns = 0;
+    for i in 0..31 {
+        alone
+            .submit(alone_ns, request(i, Op::Read, place(i), 8))
+            .unwrap();
+        alone_ns = finish_all(&mut alone);
+    }
+    assert!(queued_ns * 3 < alone_ns * 2, "{queued_ns} {alone_ns}");
+}
+
+#[test]
+fn requests_are_counted_by_where_they_go() {
+    let mut drive = drive();
+    let extent = |first, sectors| vec![BlockRange::covering(Lba(first), sectors)];
+    drive.set_class(Class::Journal, extent(800, 80));
+    drive.set_class(Class::Superblock, extent(0, 8));
+    let meta = |r: Request| Request {
+        flags: FLAG_META,
+        ..r
+    };
+    drive
+        .submit(0, meta(request(1, Op::Write, 800, 8)))
+        .unwrap();
+    drive.submit(0, meta(request(2, Op::Write, 0, 8))).unwrap();
+    drive.submit(0, meta(request(3, Op::Write, 80, 8))).unwrap();
+    drive.submit(0, request(4, Op::Write, 160, 8)).unwrap();
+    drive.submit(0, request(5, Op::Flush, 0, 0)).unwrap();
+    finish_all(&mut drive);
+    let written = drive.counters().written;
+    assert!(written.iter().all(|t| *t
+        == crate::counters::Traffic {
+            bytes: 4096,
+            requests: 1
+        }));
+    assert_eq!(drive.counters().flushes, 1);
+    let mut report = String::new();
+    drive.report(1 << 40, &mut report).unwrap();
+    assert!(
+        report.contains("\"journal_written_bytes\":4096,"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_forced_unit_access_is_durable_when_it_ends_and_its_record_says_where() {
+    let mut drive = drive();
+    drive.trace_take(&mut []);
+    drive.put(1, 0, &[7; 4096]).unwrap();
+    let fua = Request {
+        flags: FLAG_FUA,
+        ..request(1, Op::Write, 8, 8)
+    };
+    drive.submit(0, fua).unwrap();
+    let mut now_ns = 0;
+    while drive.advance(now_ns, 1, |_| {}) == 0 {
+        now_ns = drive.next_event().unwrap();
+    }
+    drive.power_cut(now_ns);
+    assert_eq!(read(&mut drive, 8, 8), [7; 4096]);
+    let mut trace = [0; 56];
+    assert_eq!(drive.trace_take(&mut trace), 56);
+    assert_eq!(trace[8 + 31], Where::InPlace as u8);
+}
+
+#[test]
+fn an_acknowledged_write_is_lost_by_a_power_cut_at_once() {
+    let mut drive = drive();
+    drive.put(1, 0, &[7; 4096]).unwrap();
+    drive.submit(0, request(1, Op::Write, 8, 8)).unwrap();
+    assert_eq!(drive.advance(150_000, 1, |_| {}), 1);
+    assert_eq!(read(&mut drive, 8, 8), [7; 4096]);
+    drive.power_cut(150_000);
+    assert_eq!(read(&mut drive, 8, 8), [0; 4096]);
+}
+
+#[test]
+fn sequential_reads_one_at_a_time_come_at_the_rate_of_the_medium() {
+    let mut drive = drive();
+    let mut now_ns = 0;
+    for i in 0..500 {
+        drive
+            .submit(now_ns, request(i, Op::Read, i * 64, 64))
+            .unwrap();
+        while drive.advance(now_ns, 1, |_| {}) == 0 {
+            now_ns = drive.next_event().unwrap();
+        }
+        // The host thinks for a while: read-ahead goes on.
+        now_ns += 100_000;
+    }
+    let tracks = 500 * 8 / 160;
+    assert!(now_ns < (tracks + 3) * 9_800_000, "{now_ns}");
+}
