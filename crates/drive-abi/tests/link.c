@@ -123,6 +123,10 @@ int main(int argc, char **argv)
 	memcpy(block, &i, sizeof(i));
 	CHECK(write_block(drive, 100 + i, block) == -12);
 	CHECK(!shingle_drive_get(drive, 77 * 8, back, 4096));
+	CHECK(!shingle_drive_submit(drive, now, 9, SHINGLE_FLUSH, 0, 0, 0));
+	wait_for(drive, 9);
+	CHECK(!shingle_drive_submit(drive, now, 9, SHINGLE_READ, 0, 1 << 24, 8));
+	wait_for(drive, 9);
 	puts("ok");
 	return 0;
 }

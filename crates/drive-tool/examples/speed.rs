@@ -3,6 +3,7 @@
 //! The one place where the host's clock is read: it measures the host.
 #![allow(clippy::disallowed_methods)]
 
+use drive_tool::drive_file;
 use drive_tool::host::Host;
 use drive_tool::profile;
 use smr_drive::request::Op;
@@ -46,6 +47,29 @@ fn throughput(name: &str, fill: impl Fn(usize, &mut [u8])) {
         1.074 / write,
         1.074 / read
     );
+    host.request(Op::Flush, at(0, 0), 0)
+        .expect("a drive flushes");
+    files(&host);
+}
+
+/// Saves, opens, and exports.
+fn files(host: &Host) {
+    let folder = std::env::temp_dir();
+    let (file, image) = (folder.join("speed.drive"), folder.join("speed.img"));
+    let start = Instant::now();
+    drive_file::save(&host.drive, &file).expect("room for a file");
+    let save = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let mut opened = drive_file::open(&file).expect("just written");
+    let open = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    drive_file::export(&mut opened, &image, &file).expect("room for an image");
+    let export = start.elapsed().as_secs_f64();
+    println!(
+        "  save {save:.3} s, open {:.3} ms, export {export:.3} s",
+        open * 1e3
+    );
+    let _ = (std::fs::remove_file(file), std::fs::remove_file(image));
 }
 
 fn random(range_gib: u64, before: u64) {
