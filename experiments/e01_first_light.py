@@ -15,14 +15,14 @@ from shingle.record import Record
 DRIVE = "st8000as0002"
 FILE_SYSTEMS = ("ext4", "ext4-10g", "ext4-lazy")
 WORKLOADS = ("MakeDirs", "RemoveDirs", "Postmark")
-SCALE = 0.1
+SCALE = 0.2
 POSTMARK_SCALE = 0.02
 SEED = 1
 
 
 def runs() -> list[run.Run]:
     plan = workload.plan(WORKLOADS, scale=SCALE, seed=SEED, scales={"Postmark": POSTMARK_SCALE})
-    return run.cells(DRIVE, FILE_SYSTEMS, plan, template=None)
+    return run.cells(DRIVE, FILE_SYSTEMS, plan)
 
 
 def lazy_writes_no_metadata_home(records: Sequence[Record]) -> bool:

@@ -82,7 +82,7 @@ def demo(record_file: Path | None, figure_folder: Path | None) -> None:
 def run_command(name: str, record_file: Path | None, figure_folder: Path | None) -> None:
     """Run an experiment (a file of experiments/) and check its claim."""
     chosen = experiment.find(name)
-    out.print(f"{chosen.name}: {chosen.claim}")
+    out.print(f"{chosen.name}: {chosen.claim}", soft_wrap=True)
     _experiment(chosen, record_file, figure_folder)
 
 
@@ -93,7 +93,7 @@ def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Pat
     if broken:
         raise Failure("the claim does not hold: " + "; ".join(broken) + ".")
     for each in chosen.expectations:
-        out.print(f"  as expected: {each.sentence}")
+        out.print(f"  as expected: {each.sentence}", soft_wrap=True)
 
 
 @cli.command(
@@ -195,9 +195,9 @@ def _draw(results: Sequence[Result], folder: Path) -> list[Path]:
     for result in results:
         if result.trace is not None:
             phases = tuple(_phase_times(result))
-            series.append(
-                figure.Series(result.run.variant.name, figure.read_trace(result.trace), result.outcome.ticks, phases)
-            )
+            limits = drive.cache_limits(result.run.profile)
+            trace = figure.read_trace(result.trace)
+            series.append(figure.Series(result.run.variant.name, trace, result.outcome.ticks, phases, limits))
     first = results[0].run
     title = f"{first.plan.label} on {first.profile.name}, seed {first.plan.seed}"
     stem = folder / f"{first.profile.name}-{'-'.join(first.plan.names)}".lower()

@@ -23,13 +23,13 @@ from shingle.failure import Failure, unknown_name
 from shingle.fs import Extent, FileSystem, Layout
 from shingle.machine import Tick
 from shingle.paths import ROOT, ContentKey, cache, locked, run_directory
-from shingle.progress import SILENT, Progress
+from shingle.progress import SILENT, CacheLimits, Progress
 
 # mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
 _FORMAT_LIMIT_S = 1200.0
 _MKFS_VIRTUAL_LIMIT_S = 24 * 3600
 _FORMAT_MEMORY_MIB = 1024
-_BYTES = {"B": 1, "GB": 10**9, "TB": 10**12, "GiB": 1 << 30, "TiB": 1 << 40}
+_BYTES = {"B": 1, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _MKE2FS_CONFIG = Path("/etc/mke2fs.conf")
 
 
@@ -76,6 +76,15 @@ def capacity_of(profile: Profile) -> int:
         return int(capacity["value"] * _BYTES[capacity["unit"]])
     except (KeyError, TypeError):
         raise Failure(f"{profile.path.name} names no capacity in bytes.") from None
+
+
+def cache_limits(profile: Profile) -> CacheLimits | None:
+    """The size of the drive's persistent cache, if it has one."""
+    translation = profile.values.get("translation", {})
+    if "cache" not in translation:
+        return None
+    size = translation["cache"]
+    return CacheLimits(int(size["value"] * _BYTES[size["unit"]]), int(translation["cache_entries"]["value"]))
 
 
 def create(

@@ -24,10 +24,11 @@ from matplotlib.lines import Line2D
 
 from shingle import trace as traces
 from shingle.machine import NS_PER_S, Tick
-from shingle.progress import cache_fill
+from shingle.progress import CacheLimits
 from shingle.trace import Trace
 
 _COLOURS = {"data": "#7a7a7a", "metadata": "#d1495b", "journal": "#2e6f95", "superblock": "#edae49"}
+_OPERATIONS = {"written": (1, "#333333"), "read": (0, "#66a182")}
 _BINS = 200
 _GIB = 1 << 30
 _SECTOR = 512
@@ -49,6 +50,7 @@ class Series:
     trace: Trace
     ticks: tuple[Tick, ...]
     phases: tuple[tuple[str, float, float], ...]  # name, begin and end in virtual seconds
+    limits: CacheLimits | None = None
 
 
 def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Path) -> tuple[Path, Path]:
@@ -77,8 +79,10 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
         axes[1][0].set_ylabel("cache fill (%)")
         axes[2][0].set_ylabel("offset of writes (GiB)")
         figure.suptitle(title, fontsize=9)
-        handles = [Line2D([], [], marker="o", linestyle="", markersize=3, color=c) for c in _COLOURS.values()]
-        figure.legend(handles, list(_COLOURS), loc="lower center", ncols=len(_COLOURS))
+        lines = [Line2D([], [], color=colour) for _, colour in _OPERATIONS.values()]
+        dots = [Line2D([], [], marker="o", linestyle="", markersize=3, color=colour) for colour in _COLOURS.values()]
+        names = [*_OPERATIONS, *_COLOURS]
+        figure.legend([*lines, *dots], names, loc="lower center", ncols=len(names))
         figure.tight_layout(rect=(0, 0.04, 1, 0.97))
         svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
         figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
@@ -94,11 +98,12 @@ def _start_ns(one: Series) -> int:
 
 
 def _draw_phases(axes: Axes, one: Series, start: int) -> None:
-    axes.set_title(one.label)
+    """Shades the phases; what is white between them is the drive's cleaning."""
+    axes.set_title(one.label, pad=14)
     for name, begin, end in one.phases:
         begin, end = begin - start / NS_PER_S, end - start / NS_PER_S
-        axes.axvspan(begin, end, color="#f1efe9", linewidth=0)
-        axes.annotate(name, (begin, 1.0), xycoords=("data", "axes fraction"), fontsize=6, rotation=90, va="top")
+        axes.axvspan(begin, end, color="#e9e5da", linewidth=0)
+        axes.annotate(name, (begin, 1.02), xycoords=("data", "axes fraction"), fontsize=5.5, rotation=20)
 
 
 def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
@@ -109,18 +114,17 @@ def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
     seconds = (moving["completion_ns"] - start) / NS_PER_S
     edges = np.linspace(0, max(float(seconds.max()), 1e-3), _BINS + 1)
     width = edges[1] - edges[0]
-    for op, shade, label in ((1, "#2e6f95", "write"), (0, "#edae49", "read")):
+    for op, shade in _OPERATIONS.values():
         chosen = moving["op"] == op
         volume, _ = np.histogram(seconds[chosen], bins=edges, weights=moving["sectors"][chosen] * float(_SECTOR))
-        axes.step(edges[:-1], volume / width / (1 << 20), where="post", color=shade, linewidth=0.7, label=label)
-    axes.legend(loc="upper right", fontsize=6)
+        axes.step(edges[:-1], volume / width / (1 << 20), where="post", color=shade, linewidth=0.7)
 
 
 def _draw_fill(axes: Axes, one: Series, start: int) -> None:
-    points = [(tick.now_ns, fill) for tick in one.ticks if (fill := cache_fill(tick)) is not None]
-    if points:
-        times = [(now - start) / NS_PER_S for now, _ in points]
-        axes.fill_between(times, [100 * fill for _, fill in points], color="#d1495b", linewidth=0, alpha=0.7)
+    if one.limits is not None and one.ticks:
+        times = [(tick.now_ns - start) / NS_PER_S for tick in one.ticks]
+        fill = [100 * one.limits.fill(tick) for tick in one.ticks]
+        axes.fill_between(times, fill, color="#d1495b", linewidth=0, alpha=0.7)
     axes.set_ylim(bottom=0)
 
 

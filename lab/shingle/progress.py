@@ -21,26 +21,28 @@ _PLAIN_INTERVAL_S = 30.0
 _CLASSES = ("data", "metadata", "superblock", "journal")
 
 
-def describe(tick: Tick, before: Tick | None, host_s: float) -> str:
+@dataclass(frozen=True)
+class CacheLimits:
+    """What fills a drive's persistent cache up: bytes, or entries of its map."""
+
+    size_bytes: int
+    entries: int
+
+    def fill(self, tick: Tick) -> float:
+        """How full the cache is, by bytes or by entries, whichever is fuller."""
+        size, entries = int(tick.counters.get("cache_bytes", 0)), int(tick.counters.get("cache_entries", 0))
+        return max(size / self.size_bytes, entries / self.entries)
+
+
+def describe(tick: Tick, before: Tick | None, host_s: float, limits: CacheLimits | None = None) -> str:
     """One line about a running machine."""
     parts = [tick.phase or "…", f"virtual {tick.now_ns / NS_PER_S:,.0f} s", f"host {host_s:,.0f} s"]
     if before is not None and tick.now_ns > before.now_ns:
         moved = _host_bytes(tick) - _host_bytes(before)
         parts.append(f"{moved / _MIB / ((tick.now_ns - before.now_ns) / NS_PER_S):,.0f} MiB/s")
-    if (fill := cache_fill(tick)) is not None:
-        parts.append(f"cache {fill:.1%}")
+    if limits is not None:
+        parts.append(f"cache {limits.fill(tick):.1%}")
     return " · ".join(parts)
-
-
-def cache_fill(tick: Tick) -> float | None:
-    """How full the persistent cache is, by bytes or by map entries, whichever is fuller."""
-    counters = tick.counters
-    fills = [
-        counters[f"cache_{unit}"] / counters[f"cache_{unit}_max"]
-        for unit in ("bytes", "entries")
-        if counters.get(f"cache_{unit}_max")
-    ]
-    return max(fills) if fills else None
 
 
 def _host_bytes(tick: Tick) -> int:
@@ -61,7 +63,7 @@ class Progress:
         yield lambda text: None
 
     @contextlib.contextmanager
-    def machine(self, label: str) -> Iterator[Callable[[Tick], None]]:
+    def machine(self, label: str, limits: CacheLimits | None = None) -> Iterator[Callable[[Tick], None]]:
         """A machine that runs; what it yields takes its ticks."""
         began = time.monotonic()
         before: Tick | None = None
@@ -69,7 +71,7 @@ class Progress:
 
             def watch(tick: Tick) -> None:
                 nonlocal before
-                tell(describe(tick, before, time.monotonic() - began))
+                tell(describe(tick, before, time.monotonic() - began, limits))
                 before = tick
 
             yield watch

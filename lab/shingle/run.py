@@ -101,7 +101,7 @@ def perform(
         built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
     )
     with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(progress.machine(run.label))
+        watch = stack.enter_context(progress.machine(run.label, drive.cache_limits(run.profile)))
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
         name = f"{run.profile.name}-{run.variant.name}"
         trace = saved = None

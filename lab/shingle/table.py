@@ -44,13 +44,19 @@ def _bytes(field: str) -> Callable[[Record], str]:
     return lambda record: mib(record[field])
 
 
+def _metadata_read(record: Record) -> str:
+    """Metadata is metadata wherever it is read from: journal_lazy reads it from the journal."""
+    home, journal = record["metadata_read_bytes"], record["journal_read_bytes"]
+    return mib(None if home is None else home + (journal or 0))
+
+
 COLUMNS = (
     Column("virtual\ntime", lambda record: seconds(record["virtual_s"])),
     Column("data\nMiB written", _bytes("data_written_bytes")),
     Column("metadata\nMiB written", _bytes("metadata_written_bytes")),
     Column("journal\nMiB written", _bytes("journal_written_bytes")),
     Column("superblock\nMiB written", _bytes("superblock_written_bytes")),
-    Column("metadata\nMiB read", _bytes("metadata_read_bytes")),
+    Column("metadata\nMiB read", _metadata_read),
     Column("bands\ndirty", lambda record: count(record["bands_dirty"])),
     Column("bands\ncleaned", lambda record: count(record["bands_cleaned"])),
     Column("cleaning\nafterwards", lambda record: seconds(record["cleaning_s"])),

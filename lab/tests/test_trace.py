@@ -10,6 +10,7 @@ from shingle.failure import Failure
 from shingle.machine import Tick
 
 SECOND = 10**9
+LIMITS = progress.CacheLimits(size_bytes=100, entries=4)
 
 
 def request(completion_s: float, op: int, request_class: int, sector: int = 8, sectors: int = 8) -> bytes:
@@ -51,8 +52,9 @@ def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
 
 def test_the_same_run_draws_the_same_bytes(tmp_path: Path) -> None:
     path = written(tmp_path / "x.trace", *(request(n / 10, n % 2, n % 4, sector=n * 1000) for n in range(200)))
-    ticks = tuple(Tick(n * SECOND, "P", {"cache_bytes": n, "cache_bytes_max": 100}) for n in range(20))
-    series = [figure.Series(name, trace.read(path), ticks, (("P", 0.0, 20.0),)) for name in ("ext4", "ext4-lazy")]
+    ticks = tuple(Tick(n * SECOND, "P", {"cache_bytes": n}) for n in range(20))
+    phases = (("P", 0.0, 20.0),)
+    series = [figure.Series(name, trace.read(path), ticks, phases, LIMITS) for name in ("ext4", "ext4-lazy")]
     drawn = []
     for name in ("one", "two"):
         svg, png = figure.draw(series, title="P", capacity_bytes=8 << 30, stem=tmp_path / name / "f")
@@ -68,6 +70,6 @@ def test_a_figure_of_a_run_without_requests_is_drawn_too(tmp_path: Path) -> None
 
 def test_progress_says_time_throughput_and_fill() -> None:
     before = Tick(SECOND, "MakeDirs", {"journal_written_bytes": 0})
-    now = Tick(3 * SECOND, "MakeDirs", {"journal_written_bytes": 200 << 20, "cache_entries": 1, "cache_entries_max": 4})
-    assert progress.describe(now, before, 7.0) == "MakeDirs · virtual 3 s · host 7 s · 100 MiB/s · cache 25.0%"
-    assert progress.cache_fill(before) is None
+    now = Tick(3 * SECOND, "MakeDirs", {"journal_written_bytes": 200 << 20, "cache_entries": 1, "cache_bytes": 8})
+    assert progress.describe(now, before, 7.0, LIMITS) == "MakeDirs · virtual 3 s · host 7 s · 100 MiB/s · cache 25.0%"
+    assert "cache" not in progress.describe(now, before, 7.0)
