@@ -19,6 +19,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -66,10 +67,12 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
             squeeze=False,
             gridspec_kw={"height_ratios": (2, 1, 2)},
         )
+        length_s = max(_length_s(one) for one in series)
+        axes[0][0].set_xlim(0, length_s)
         for column, one in enumerate(series):
             throughput, fill, offsets = axes[0][column], axes[1][column], axes[2][column]
             start = _start_ns(one)
-            _draw_phases(throughput, one, start)
+            _draw_phases(throughput, one, start, length_s)
             _draw_throughput(throughput, one, start)
             _draw_fill(fill, one, start)
             _draw_offsets(offsets, one, start)
@@ -91,19 +94,37 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
     return svg, png
 
 
+def _length_s(one: Series) -> float:
+    """How long a run is: to its last request or its last tick."""
+    ends = [int(one.trace.requests["completion_ns"].max())] if len(one.trace.requests) else []
+    ends += [one.ticks[-1].now_ns] if one.ticks else []
+    return max(1.0, (max(ends, default=0) - _start_ns(one)) / NS_PER_S)
+
+
 def _start_ns(one: Series) -> int:
-    """The first request of the run is where its time begins."""
+    """Where the figure's time begins: with the first phase, after the mount has settled."""
+    if one.phases:
+        return round(one.phases[0][1] * NS_PER_S)
     requests = one.trace.requests
     return int(requests["arrival_ns"].min()) if len(requests) else 0
 
 
-def _draw_phases(axes: Axes, one: Series, start: int) -> None:
+def _seconds(times_ns: npt.NDArray[Any], start: int) -> npt.NDArray[np.float64]:
+    """Times as the figure counts them; some are before its beginning."""
+    seconds: npt.NDArray[np.float64] = (times_ns.astype(np.int64) - start) / NS_PER_S
+    return seconds
+
+
+def _draw_phases(axes: Axes, one: Series, start: int, length_s: float) -> None:
     """Shades the phases; what is white between them is the drive's cleaning."""
-    axes.set_title(one.label, pad=14)
+    axes.set_title(one.label, pad=26)
+    free = 0.0
     for name, begin, end in one.phases:
         begin, end = begin - start / NS_PER_S, end - start / NS_PER_S
         axes.axvspan(begin, end, color="#e9e5da", linewidth=0)
-        axes.annotate(name, (begin, 1.02), xycoords=("data", "axes fraction"), fontsize=5.5, rotation=20)
+        place = max(begin, free)
+        free = place + 0.06 * length_s
+        axes.annotate(name, (place, 1.02), xycoords=("data", "axes fraction"), fontsize=5.5, rotation=45)
 
 
 def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
@@ -111,7 +132,7 @@ def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
     moving = requests[np.isin(requests["op"], (0, 1))]
     if not len(moving):
         return
-    seconds = (moving["completion_ns"] - start) / NS_PER_S
+    seconds = _seconds(moving["completion_ns"], start)
     edges = np.linspace(0, max(float(seconds.max()), 1e-3), _BINS + 1)
     width = edges[1] - edges[0]
     for op, shade in _OPERATIONS.values():
@@ -132,7 +153,7 @@ def _draw_offsets(axes: Axes, one: Series, start: int) -> None:
     for name, colour in _COLOURS.items():
         writes = one.trace.select("write", request_class=name)
         axes.scatter(
-            (writes["completion_ns"] - start) / NS_PER_S,
+            _seconds(writes["completion_ns"], start),
             writes["sector"] * float(_SECTOR) / _GIB,
             # The dots grow with the request, as the paper's do.
             s=0.4 + np.sqrt(writes["sectors"] / 64.0),
