@@ -114,7 +114,12 @@ class Bench:
         boot: Boot | None = None,
         **changes: object,
     ) -> Booted:
-        """Boots a machine for these steps; `changes` are fields of `Boot` (seed, cut, memory_mib, …)."""
+        """Boots a machine for these steps; `changes` are fields of `Boot` (seed, cut, memory_mib, …).
+
+        With `save`, the drive is saved when the steps are done, unless a step does so itself.
+        """
+        if save and job.save() not in steps:
+            steps = [*steps, job.save()]
         out = self._path("out")
         out.mkdir()
         saved = self._path("drive") if save else None

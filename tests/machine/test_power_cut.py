@@ -3,42 +3,63 @@
 
 import pytest
 from harness import Bench
+
 from shingle import job, trace
+from shingle.drive import FormattedDrive
 
 pytestmark = pytest.mark.machine
 
-LOAD = job.load("createfiles", {"count": 500, "seed": 2})
 MARKER = job.run(["/bin/sh", "-c", "echo durable > /mnt/marker && sync /mnt/marker"])
+PARTS = 12
+
+
+def many_commits() -> list[job.Step]:
+    """Trees that come and go, with a sync after each."""
+    steps = [MARKER]
+    for number in range(8):
+        steps += [job.load("createfiles", {"count": 60, "seed": number, "path": f"files{number}"}), job.sync()]
+        if number % 2:
+            steps += [job.load("removefiles", {"path": f"files{number}"}), job.sync()]
+    return steps
+
+
+def job_of(bench: Bench, formatted: FormattedDrive, options: str) -> list[job.Step]:
+    return bench.mounted(formatted, *many_commits(), options=options)
+
+
+def requests_of(bench: Bench, steps: list[job.Step], formatted: FormattedDrive) -> int:
+    """How many requests reach the drive when nobody pulls the plug."""
+    whole = bench.boot(steps, drive=formatted.file, trace=True)
+    return len(trace.read(whole.trace_file).requests)
 
 
 @pytest.mark.parametrize("options", ["", "journal_lazy"])
-@pytest.mark.parametrize("cut", [40, 120, 400])
-def test_what_a_power_cut_leaves_recovers_to_a_clean_file_system(bench: Bench, options: str, cut: int) -> None:
+def test_what_a_power_cut_leaves_recovers_to_a_clean_file_system(bench: Bench, options: str) -> None:
     formatted = bench.formatted("ext4-128m")
-    steps = bench.mounted(formatted, MARKER, LOAD, job.sync(), job.load("removefiles", {}), job.sync(), options=options)
-    cut_off = bench.boot(steps, drive=formatted.file, save=True, cut=cut)
-    if not cut_off.outcome.power_cut:
-        pytest.skip(f"the run has fewer than {cut} requests")
-    bench.assert_clean(cut_off.saved_drive, recover=True)
+    steps = job_of(bench, formatted, options)
+    requests = requests_of(bench, steps, formatted)
+    assert requests > 100
+    for part in range(1, PARTS):
+        cut = requests * part // PARTS
+        left = bench.boot(steps, drive=formatted.file, save=True, cut=cut)
+        assert left.outcome.power_cut, f"no cut at request {cut} of {requests}"
+        bench.assert_clean(left.saved_drive, recover=True)
 
 
 def test_the_same_cut_leaves_the_same_bytes(bench: Bench) -> None:
     formatted = bench.formatted("ext4-128m")
-    steps = bench.mounted(formatted, MARKER, LOAD, job.sync())
-    images = [
-        bench.boot(steps, drive=formatted.file, save=True, cut=100).saved_drive.read_bytes() for _ in range(2)
-    ]  # fmt: skip
-    assert images[0] == images[1]
+    steps = job_of(bench, formatted, "journal_lazy")
+    left = [bench.boot(steps, drive=formatted.file, save=True, cut=60).saved_drive.read_bytes() for _ in range(2)]
+    assert left[0] == left[1]
 
 
-def test_what_was_synced_survives(bench: Bench) -> None:
+@pytest.mark.parametrize("options", ["", "journal_lazy"])
+def test_what_was_synced_survives(bench: Bench, options: str) -> None:
     formatted = bench.formatted("ext4-128m")
-    whole = bench.boot(bench.mounted(formatted, MARKER), drive=formatted.file, trace=True)
-    requests = len(trace.read(whole.trace_file).requests)
-    steps = bench.mounted(formatted, MARKER, LOAD, job.sync(), options="journal_lazy")
-    cut_off = bench.boot(steps, drive=formatted.file, save=True, cut=requests + 50)
-    assert cut_off.outcome.power_cut
+    marked = requests_of(bench, bench.mounted(formatted, MARKER, options=options), formatted)
+    left = bench.boot(job_of(bench, formatted, options), drive=formatted.file, save=True, cut=marked + 20)
+    assert left.outcome.power_cut
     read = bench.mounted(formatted, job.run(["/bin/cat", "/mnt/marker"], stdout="marker.txt"))
-    again = bench.boot(read, drive=cut_off.saved_drive, save=True)
+    again = bench.boot(read, drive=left.saved_drive, save=True)
     assert again.text("marker.txt") == "durable\n"
     bench.assert_clean(again.saved_drive)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The demo's claim at a smaller size, on the full 8 TB drive: what journal_lazy writes and leaves to clean."""
+
+import pytest
+from harness import Bench
+
+from shingle import run, workload
+from shingle.drive import find as find_drive
+from shingle.fs import find as find_fs
+from shingle.record import Record
+from shingle.run import Run
+
+pytestmark = pytest.mark.machine
+
+JOURNAL, SUPERBLOCK = 4, 8
+
+
+def make_directories(bench: Bench, fs_name: str) -> Record:
+    plan = workload.plan(["MakeDirs"], scale=0.1, seed=1)
+    result = run.perform(bench.built, Run(find_drive("st8000as0002"), find_fs(fs_name), plan))
+    return next(record for record in result.records if record["phase"] == "MakeDirs")
+
+
+def test_lazy_writes_metadata_once_and_leaves_next_to_nothing_to_clean(bench: Bench) -> None:
+    lazy, baseline = make_directories(bench, "ext4-lazy"), make_directories(bench, "ext4-10g")
+    assert lazy["metadata_written_bytes"] == 0
+    assert lazy["data_written_bytes"] == 0
+    assert lazy["bands_dirty"] <= 4
+    assert lazy["bands_cleaned"] <= 4
+    assert lazy["cleaning_s"] <= 5
+    # Each band left is named: the superblock, the journal's superblock, the ends of the log.
+    assert all(bits & ~(JOURNAL | SUPERBLOCK) == 0 for _, _, bits in lazy["bands_dirty_by_class"])
+    assert baseline["metadata_written_bytes"] > 100 << 20
+    assert baseline["bands_cleaned"] > 4 * lazy["bands_cleaned"]
+    assert baseline["cleaning_s"] > 2 * lazy["cleaning_s"]
