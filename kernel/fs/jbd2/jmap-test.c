@@ -74,6 +74,9 @@ static void noted_copy_is_found_only_after_commit(struct kunit *test)
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
 	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 2);
+	KUNIT_EXPECT_TRUE(test, jmap_home_of(map, 2, &home));
+	KUNIT_EXPECT_EQ(test, home, 4711);
+	KUNIT_EXPECT_FALSE(test, jmap_home_of(map, 1, &home));
 }
 
 static void newer_copy_takes_the_place_of_older(struct kunit *test)

@@ -283,6 +283,19 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 	return found;
 }
 
+/* The home block of a log block; false if its copy is not the newest. */
+bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
+{
+	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
+	bool linked;
+
+	read_lock(&map->lock);
+	linked = slot->flags & JMAP_LINKED;
+	*home = slot_home(slot);
+	read_unlock(&map->lock);
+	return linked;
+}
+
 /* Whether one of the blocks [home, home + nr) has its newest copy in the log. */
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
 {

@@ -81,6 +81,12 @@ struct lazy_item {
 /* Blocks demoted in one go when the log is full. */
 #define LAZY_BATCH	4096U
 
+/*
+ * Log blocks read with one that is needed: 512 KiB, which a disk transfers in
+ * less time than it takes to get there.
+ */
+#define LAZY_READ_AHEAD	128U
+
 struct jbd2_lazy {
 	journal_t *journal;
 	struct address_space *mapping;	/* of j_fs_dev */
@@ -144,6 +150,11 @@ static void lazy_put(struct jbd2_lazy *lazy)
 /* ------------------------------------------------------------------------- */
 /* Reads (INV-K7, INV-K8)                                                     */
 
+static unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
+{
+	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
+}
+
 static u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;
@@ -181,22 +192,26 @@ static void lazy_end_escaped_read(struct bio *bio)
 	lazy_end_read(bio);
 }
 
-static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
-			     blk_opf_t opf)
+/*
+ * Read one block from where it is newest.
+ *
+ * Return: true if that is the log, and then *@log_blk is where.
+ */
+static bool lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
+			    blk_opf_t opf, unsigned long *log_blk)
 {
 	journal_t *journal = lazy->journal;
-	unsigned long log_blk;
 	unsigned int flags;
 	struct bio *bio;
 
 	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
-	if (!jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, &flags)) {
+	if (!jmap_lookup(&lazy->map, bh->b_blocknr, log_blk, &flags)) {
 		submit_bh(opf, bh);
-		return;
+		return false;
 	}
 
 	bio = bio_alloc(journal->j_dev, 1, opf | REQ_META, GFP_NOIO);
-	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
+	bio->bi_iter.bi_sector = lazy_phys(lazy, *log_blk) *
 				 (journal->j_blocksize >> SECTOR_SHIFT);
 	bio_add_folio_nofail(bio, bh->b_folio, bh->b_size, bh_offset(bh));
 	bio->bi_end_io = flags & JMAP_ESCAPED ? lazy_end_escaped_read :
@@ -204,6 +219,65 @@ static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	bio->bi_private = bh;
 	atomic64_inc(&lazy->log_reads);
 	submit_bio(bio);
+	return true;
+}
+
+/*
+ * What was logged together is read together: the blocks behind @log_blk, as
+ * far as they are the newest copies and not in memory. Never waits.
+ */
+static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
+{
+	journal_t *journal = lazy->journal;
+	unsigned int i;
+	u64 home;
+
+	for (i = 0; i < LAZY_READ_AHEAD; i++) {
+		struct buffer_head *bh;
+
+		log_blk = lazy_next_log_blk(journal, log_blk);
+		if (!jmap_home_of(&lazy->map, log_blk, &home))
+			continue;
+		bh = bdev_getblk(journal->j_fs_dev, home, journal->j_blocksize,
+				 GFP_NOWAIT | __GFP_NOWARN);
+		if (!bh)
+			break;
+		if (!buffer_uptodate(bh) && trylock_buffer(bh)) {
+			unsigned long now;
+
+			if (buffer_uptodate(bh)) {
+				unlock_buffer(bh);
+			} else {
+				clear_buffer_verified(bh);
+				get_bh(bh);
+				bh->b_end_io = end_buffer_read_sync;
+				lazy_submit_one(lazy, bh,
+						REQ_OP_READ | REQ_RAHEAD, &now);
+			}
+		}
+		brelse(bh);
+	}
+}
+
+static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
+			     blk_opf_t opf)
+{
+	unsigned long log_blk;
+	struct blk_plug plug;
+
+	/*
+	 * Read-ahead by the file system means neighbours at home. In the log
+	 * they lie apart, and each would cost a visit: leave them.
+	 */
+	if (opf & REQ_RAHEAD && jmap_lookup(&lazy->map, bh->b_blocknr,
+					    NULL, NULL)) {
+		bh->b_end_io(bh, 0);
+		return;
+	}
+	blk_start_plug(&plug);
+	if (lazy_submit_one(lazy, bh, opf, &log_blk))
+		lazy_read_ahead(lazy, log_blk);
+	blk_finish_plug(&plug);
 }
 
 /**
@@ -235,6 +309,7 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 	struct inode *inode = folio->mapping->host;
 	u64 block = div_u64(folio_pos(folio), size);
 	u64 blocks = div_u64(i_size_read(inode), size);
+	unsigned long log_blk;
 	bool ok = true;
 
 	if (!head)
@@ -256,7 +331,7 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 		} else {
 			get_bh(bh);
 			bh->b_end_io = end_buffer_read_sync;
-			lazy_submit_read(lazy, bh, REQ_OP_READ);
+			lazy_submit_one(lazy, bh, REQ_OP_READ, &log_blk);
 		}
 		block++;
 	} while ((bh = bh->b_this_page) != head);
@@ -296,11 +371,6 @@ static int lazy_read_folio(struct file *file, struct folio *folio)
 
 /* ------------------------------------------------------------------------- */
 /* Commit                                                                     */
-
-static unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
-{
-	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
-}
 
 /*
  * jbd2_journal_next_log_block() was just called for this copy, and only the
@@ -473,6 +543,7 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	} else if (jmap_drop_if(&lazy->map, item->home, item->log_blk)) {
 		/* j_list_lock keeps the tail until the list pins it. */
 		tail = lazy_tail_transaction(journal, spare);
+		set_buffer_meta(bh);
 		mark_buffer_dirty(bh);
 		__jbd2_journal_insert_checkpoint(jh, tail);
 		ret = 1;
@@ -516,6 +587,7 @@ static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		struct buffer_head *bh;
+		unsigned long log_blk;
 
 		bh = __getblk(journal->j_fs_dev, items[i].home,
 			      journal->j_blocksize);
@@ -533,7 +605,7 @@ static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		}
 		get_bh(bh);
 		bh->b_end_io = end_buffer_read_sync;
-		lazy_submit_read(lazy, bh, REQ_OP_READ | REQ_META);
+		lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META, &log_blk);
 	}
 	blk_finish_plug(&plug);
 
