@@ -29,6 +29,11 @@ def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDri
     steps += [job.shell(directory=job.MOUNT_POINT), job.umount()]
     with tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch:
         boot = machine.Boot(
-            steps=tuple(steps), drive=formatted.file, seed=seed, memory_mib=_MEMORY_MIB, interactive=True
+            steps=tuple(steps),
+            drive=formatted.file,
+            seed=seed,
+            memory_mib=_MEMORY_MIB,
+            interactive=True,
+            kernel_arguments=("quiet",),
         )
         machine.run(built.machine, boot, Path(scratch))

@@ -9,8 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
+from shingle import build
 from shingle.failure import unknown_name
 from shingle.paths import ROOT
+from shingle.progress import Terminal
 
 # From near to far: what fails fast comes first.
 FOLDERS = ("tests/style", "lab/tests", "tests/crates", "tests/machine", "tests/kernel")
@@ -36,12 +40,22 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
     return chosen
 
 
+def variants_for(files: Sequence[Path]) -> list[str]:
+    """The kernels that these tests boot, so that building them is seen and not charged to a test."""
+    texts = [path.read_text() for path in files]
+    words = {"main": "bench", "sanitize": "sanitizing_bench"}
+    return [variant for variant, word in words.items() if any(word in text for text in texts)]
+
+
 def main(names: Sequence[str], *, sanitize: bool) -> int:
     """Runs the tests in a pytest of their own and returns its status."""
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
     files = select(wanted, test_files())
+    with Terminal(Console(stderr=True, highlight=False)) as progress:
+        for variant in variants_for(files):
+            build.everything(variant, progress=progress)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
     if sanitize:
