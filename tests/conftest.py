@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from harness import Bench
 from shingle.paths import run_directory
 

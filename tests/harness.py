@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
+
 from shingle import build, drive, fs, job, machine
 from shingle.drive import FormattedDrive
 from shingle.fs import FileSystem

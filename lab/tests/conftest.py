@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+
 from shingle.machine import Machine
 
 

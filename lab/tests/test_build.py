@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from shingle import build, paths
 from shingle.failure import Failure
 from shingle.paths import ContentKey

@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+
 from shingle import kernel_tree
 from shingle.failure import Failure
 from shingle.kernel_tree import Recipe

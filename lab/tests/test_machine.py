@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from shingle import job, machine
 from shingle.failure import Failure
 from shingle.machine import Boot, Machine, Tick

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+
 from shingle import cli, drive, experiment, fs, workload
 from shingle.failure import Failure
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from shingle import process
 from shingle.failure import Failure
 

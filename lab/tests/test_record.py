@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+
 from shingle import fs, record, table
 from shingle.failure import Failure
 from shingle.machine import StepResult

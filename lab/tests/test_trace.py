@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from shingle import figure, progress, trace
 from shingle.failure import Failure
 from shingle.machine import Tick

@@ -48,9 +48,7 @@ def assert_no_complaint(booted: Booted) -> None:
     assert not complaints, "\n".join(complaints)
 
 
-def run(
-    bench: Bench, *load: job.Step, seed: int, host_limit_s: float, capacity_bytes: int = CAPACITY_BYTES
-) -> Booted:
+def run(bench: Bench, *load: job.Step, seed: int, host_limit_s: float, capacity_bytes: int = CAPACITY_BYTES) -> Booted:
     """The load on a fresh 16 MiB journal, disturbed; then unmounted and checked by stock e2fsck."""
     formatted = bench.formatted(LAZY_16M, capacity_bytes=capacity_bytes, seed=seed)
     steps = bench.mounted(

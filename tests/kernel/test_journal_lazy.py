@@ -2,10 +2,10 @@
 """journal_lazy under stress, and what it refuses."""
 
 import pytest
-from harness import Bench
-from shingle import fs, job
 
+from harness import Bench
 from kernel import fsx, stress
+from shingle import fs, job
 
 pytestmark = pytest.mark.machine
 

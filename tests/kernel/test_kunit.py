@@ -2,10 +2,10 @@
 """The unit tests that live beside the kernel code, run by the sanitizing kernel as it boots."""
 
 import pytest
-from harness import Bench
-from shingle import job
 
+from harness import Bench
 from kernel import ktap
+from shingle import job
 
 pytestmark = [pytest.mark.machine, pytest.mark.sanitize]
 

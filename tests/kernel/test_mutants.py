@@ -7,11 +7,11 @@ Each test here runs the same load on the kernel as it is, where it must pass, an
 from pathlib import Path
 
 import pytest
+
 from harness import Bench
+from kernel import stress
 from shingle import job
 from shingle.failure import Failure
-
-from kernel import stress
 
 pytestmark = pytest.mark.machine
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from harness import Bench
 from shingle import job
 from shingle.failure import Failure

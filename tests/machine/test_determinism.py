@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
 from harness import Bench, Booted
 from shingle import job, record, run, workload
 from shingle import trace as traces

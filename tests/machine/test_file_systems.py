@@ -2,6 +2,7 @@
 """Every file system completes a workload, and its own checker is content with what it left."""
 
 import pytest
+
 from harness import Bench
 from shingle import run, workload
 from shingle.drive import find as find_drive

@@ -2,8 +2,8 @@
 """The demo's claim at a smaller size, on the full 8 TB drive: what journal_lazy writes and leaves to clean."""
 
 import pytest
-from harness import Bench
 
+from harness import Bench
 from shingle import run, workload
 from shingle.drive import find as find_drive
 from shingle.fs import find as find_fs

@@ -2,8 +2,8 @@
 """Power cuts: the machine dies at a chosen request, and what was durable is a file system."""
 
 import pytest
-from harness import Bench
 
+from harness import Bench
 from shingle import job, trace
 from shingle.drive import FormattedDrive
 

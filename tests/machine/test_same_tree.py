@@ -2,6 +2,7 @@
 """A tree written under journal_lazy reads back the same under stock ext4: names, sizes, hashes."""
 
 import pytest
+
 from harness import Bench
 from shingle import job
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from shingle import build
 from shingle.paths import ROOT
 

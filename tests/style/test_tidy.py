@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from shingle import experiment, record
 from shingle.paths import ROOT
 
