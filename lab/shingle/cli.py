@@ -120,6 +120,7 @@ def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Pat
     "--call-ns", type=click.IntRange(1), default=machine.DEFAULT_CALL_NS, show_default=True,
     help="Virtual time that any other system call costs.",
 )  # fmt: skip
+@click.option("--aged", is_flag=True, help="On file systems that have been used (docs/records.md).")
 @record_option
 @figure_option
 def compare(
@@ -132,6 +133,7 @@ def compare(
     capacity_gib: int | None,
     name_ns: int,
     call_ns: int,
+    aged: bool,
     record_file: Path | None,
     figure_folder: Path | None,
 ) -> None:
@@ -139,7 +141,10 @@ def compare(
     plan = workload.plan(_split(workload_names), scale=scale, seed=seed)
     capacity = None if capacity_gib is None else capacity_gib * _GIB
     cells = run.cells(drive_name, _split(fs_names), plan, capacity_bytes=capacity)
-    cells = [replace(cell, memory_mib=memory_mib, name_ns=name_ns, call_ns=call_ns) for cell in cells]
+    age = drive.Age() if aged else None
+    for cell in cells if aged else []:
+        file_systems.check_can_age(cell.variant)
+    cells = [replace(cell, memory_mib=memory_mib, name_ns=name_ns, call_ns=call_ns, age=age) for cell in cells]
     _perform(cells, record_file, figure_folder, plan.phases, None)
 
 

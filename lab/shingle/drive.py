@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ from shingle.progress import SILENT, CacheLimits, Progress
 _FORMAT_LIMIT_S = 1200.0
 _MKFS_VIRTUAL_LIMIT_S = 24 * 3600
 _FORMAT_MEMORY_MIB = 1024
+_AGE_MEMORY_MIB = 2048
 _BYTES = {"B": 1, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_AGE_PROGRAM = Path(__file__).with_name("age.py")
+_AGE_LIMIT_S = 1800.0
 _MKE2FS_CONFIG = Path("/etc/mke2fs.conf")
 
 
@@ -43,6 +46,21 @@ class Profile:
 
     def text(self, key: str, default: str = "") -> str:
         return str(self.values.get(key, default))
+
+
+@dataclass(frozen=True)
+class Age:
+    """What "aged" means: age.py fills the file system, then `rounds` times removes a share and fills it again."""
+
+    fill: float = 0.6
+    rounds: int = 3
+    removed_share: float = 0.33
+    seed: int = 1
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        values = (self.fill, self.rounds, self.removed_share, self.seed)
+        return ("/usr/bin/python3", "-I", str(_AGE_PROGRAM), f"{job.MOUNT_POINT}/aged", *map(str, values))
 
 
 @dataclass(frozen=True)
@@ -148,6 +166,62 @@ def _key(
     if variant.kernel_name == "ext4" and _MKE2FS_CONFIG.exists():
         key.file("mke2fs.conf", _MKE2FS_CONFIG)
     return key.hexdigest()
+
+
+def aged(
+    built: build.Built,
+    profile: Profile,
+    variant: FileSystem,
+    age: Age,
+    *,
+    seed: int = 1,
+    capacity_bytes: int | None = None,
+    progress: Progress = SILENT,
+) -> FormattedDrive:
+    """A clean drive whose file system has been used. It is aged without mount options, so that variants share it."""
+    fs.check_can_age(variant)
+    fresh = formatted(built, profile, variant, seed=seed, capacity_bytes=capacity_bytes, progress=progress)
+    key = ContentKey("aged 1").text("formatted", fresh.key).text("kernel", built.kernel.key)
+    key.text("age", repr(age)).file("program", _AGE_PROGRAM).file("python", Path("/usr/bin/python3").resolve())
+    digest = key.hexdigest()
+    stored = cache() / "drives" / digest
+    if not stored.exists():
+        with locked(f"drive-{digest}"):
+            if not stored.exists():
+                with progress.machine(f"ageing {variant.name} on {profile.name}, once") as watch:
+                    _age(built, variant, age, fresh, stored, seed, watch)
+    return replace(fresh, file=stored / "x.drive", key=digest)
+
+
+def _age(
+    built: build.Built,
+    variant: FileSystem,
+    age: Age,
+    fresh: FormattedDrive,
+    stored: Path,
+    seed: int,
+    watch: Callable[[Tick], None],
+) -> None:
+    with (
+        build.stored_at(stored) as part,
+        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+    ):
+        used = Path(scratch) / "used.drive"
+        steps = (job.mount(variant.kernel_name), job.run(age.argv), job.umount(), job.save())
+        boot = machine.Boot(
+            steps=steps,
+            drive=fresh.file,
+            save=used,
+            seed=seed,
+            memory_mib=_AGE_MEMORY_MIB,
+            host_limit_s=_AGE_LIMIT_S,
+        )
+        try:
+            machine.run(built.machine, boot, Path(scratch), watch=watch)
+        except Failure as failure:
+            raise Failure(f"ageing {variant.name}: {failure}", detail=failure.detail) from None
+        build.tool_output(built.crates, "clean", used, "-o", Path(scratch) / "clean.drive")
+        shutil.copyfile(Path(scratch) / "clean.drive", part / "x.drive")
 
 
 def _format(

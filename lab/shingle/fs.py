@@ -57,6 +57,8 @@ class FileSystem:
     options: str = ""
     classes: frozenset[str] = frozenset()
     min_capacity_bytes: int = _GIB
+    # Can reserve space without writing it, which ageing needs.
+    reserves_space: bool = True
     probe: Probe | None = None
     # Checks an exported image without changing it; status 0 means clean.
     check: tuple[str, ...] | None = None
@@ -157,6 +159,7 @@ _ALL = (
         summary="NILFS2, log-structured; without its cleaner daemon",
         mkfs=("/sbin/mkfs.nilfs2", "-q", "-f", "-K"),
         version=("/sbin/mkfs.nilfs2", "-V"),
+        reserves_space=False,
     ),
     FileSystem(
         name="f2fs",
@@ -195,6 +198,13 @@ def find(name: str) -> FileSystem:
     if name not in FILE_SYSTEMS:
         raise unknown_name("file system", name, FILE_SYSTEMS)
     return FILE_SYSTEMS[name]
+
+
+def check_can_age(variant: FileSystem) -> None:
+    if not variant.reserves_space:
+        raise Failure(
+            f"{variant.name} cannot be aged: it cannot reserve space, and writing terabytes takes days.", status=2
+        )
 
 
 def check_fits(variant: FileSystem, drive: str, capacity_bytes: int) -> None:

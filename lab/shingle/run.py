@@ -7,13 +7,13 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from shingle import build, drive, job, machine, process, record
 from shingle import fs as file_systems
 from shingle import workload as workloads
-from shingle.drive import FormattedDrive, Profile
+from shingle.drive import Age, FormattedDrive, Profile
 from shingle.failure import Failure
 from shingle.fs import FileSystem
 from shingle.machine import Outcome
@@ -44,6 +44,7 @@ class Run:
     capacity_bytes: int | None = None
     experiment: str | None = None
     kernel_arguments: tuple[str, ...] = ()
+    age: Age | None = None
 
     @property
     def label(self) -> str:
@@ -97,9 +98,7 @@ def perform(
     host_limit_s: float = _HOST_LIMIT_S,
 ) -> Result:
     """Runs one cell."""
-    formatted = drive.formatted(
-        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
-    )
+    formatted = _prepared(built, run, progress)
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(progress.machine(run.label, drive.cache_limits(run.profile)))
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
@@ -155,6 +154,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
             "mount_options": run.variant.options,
             "journal_bytes": formatted.layout.journal_bytes,
             "kernel_arguments": list(run.kernel_arguments),
+            "aged": None if run.age is None else asdict(run.age),
             "scales": dict(run.plan.scales),
         },
         "versions": {
@@ -185,7 +185,7 @@ def side_by_side(
     built: build.Built, runs: Sequence[Run], progress: Progress, *, keep: Keep | None = None
 ) -> list[Result]:
     """Runs the cells, two at a time where memory allows; results come in the order asked for."""
-    _format_all(built, runs, progress)
+    _prepare_all(built, runs, progress)
 
     def task(run: Run) -> Callable[[], Result]:
         return lambda: perform(built, run, keep=keep, progress=progress)
@@ -194,19 +194,29 @@ def side_by_side(
     return process.in_parallel([task(run) for run in runs], width=width)
 
 
-def _format_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
-    """Formats what is not in the cache yet, each kind of drive once."""
-    unique = {(run.profile.name, run.variant.mkfs, run.size_bytes, run.plan.seed): run for run in runs}
-
-    def task(run: Run) -> Callable[[], FormattedDrive]:
-        return lambda: drive.formatted(
+def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:
+    """The drive that a run starts from."""
+    if run.age is not None:
+        return drive.aged(
             built,
             run.profile,
             run.variant,
+            run.age,
             seed=run.plan.seed,
             capacity_bytes=run.capacity_bytes,
             progress=progress,
         )
+    return drive.formatted(
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
+    )
+
+
+def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
+    """Formats and ages what is not in the cache yet, each kind of drive once."""
+    unique = {(run.profile.name, run.variant.mkfs, run.size_bytes, run.plan.seed, run.age): run for run in runs}
+
+    def task(run: Run) -> Callable[[], FormattedDrive]:
+        return lambda: _prepared(built, run, progress)
 
     process.in_parallel([task(run) for run in unique.values()], width=2)
 

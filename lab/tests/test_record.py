@@ -30,6 +30,7 @@ COMMON: dict[str, Any] = {
         "mount_options": "journal_lazy",
         "journal_bytes": 10 << 30,
         "kernel_arguments": [],
+        "aged": None,
         "scales": {"MakeDirs": 0.01},
     },
     "versions": dict.fromkeys(("linux", "kernel", "drive_model", "guest", "profile", "mkfs", "formatted"), "1"),
