@@ -21,12 +21,14 @@ from pathlib import Path
 from shingle import kernel_tree, process
 from shingle.failure import Failure, unknown_name
 from shingle.machine import Machine
-from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked
+from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked, prune, used
 from shingle.progress import SILENT, Progress
 
 KERNEL_SOURCE = Path("/usr/src/linux-source-6.12.tar.xz")
 # Raised when the way of building changes in a manner that the inputs do not show.
 _RECIPE_VERSION = "1"
+# Entries of each kind that stay in the cache; a few tens of MiB each, on average.
+_KEPT = 40
 _KERNEL_LIMIT_S = 2700.0
 _CARGO_LIMIT_S = 1800.0
 
@@ -93,6 +95,7 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     crates = Crates(stored / "shingle-drive", stored / "guest", stored / "load", stored / "shingle_drive.o")
     if stored.exists():
+        used(stored)
         return crates
     with locked("crates"), progress.task("building the drive and the guest's programs"):
         if stored.exists():
@@ -216,6 +219,7 @@ def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -
         with locked("kernel"):
             if not stored.exists():
                 _build_kernel(variant, recipe(variant, crates), stored, progress)
+    used(stored)
     version = (stored / "version").read_text().strip()
     if version != pinned_version():
         progress.say(f"warning: the kernel source is Linux {version}, Shingle is made for {pinned_version()}")
@@ -309,6 +313,7 @@ def stored_at(target: Path) -> Iterator[Path]:
     try:
         yield part
         part.rename(target)
+        prune(target.parent, keep=_KEPT)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

@@ -22,7 +22,7 @@ from shingle import build, fs, job, machine, process
 from shingle.failure import Failure, unknown_name
 from shingle.fs import Extent, FileSystem, Layout
 from shingle.machine import Tick
-from shingle.paths import ROOT, ContentKey, cache, locked, run_directory
+from shingle.paths import ROOT, ContentKey, cache, locked, run_directory, used
 from shingle.progress import SILENT, CacheLimits, Progress
 
 # mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
@@ -153,6 +153,7 @@ def formatted(
             if not stored.exists():
                 with progress.machine(f"formatting {profile.name} for {variant.name}, once") as watch:
                     _format(built, profile, variant, stored, seed, size, watch)
+    used(stored)
     described = json.loads((stored / "layout.json").read_text())
     return FormattedDrive(stored / "x.drive", _layout(described), variant.mkfs_argv, version, size, key)
 
@@ -190,6 +191,7 @@ def aged(
             if not stored.exists():
                 with progress.machine(f"ageing {variant.name} on {profile.name}, once") as watch:
                     _age(built, variant, age, fresh, stored, seed, watch)
+    used(stored)
     return replace(fresh, file=stored / "x.drive", key=digest)
 
 
@@ -206,12 +208,12 @@ def _age(
         build.stored_at(stored) as part,
         tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
     ):
-        used = Path(scratch) / "used.drive"
+        after = Path(scratch) / "after.drive"
         steps = (job.mount(variant.kernel_name), job.run(age.argv), job.umount(), job.save())
         boot = machine.Boot(
             steps=steps,
             drive=fresh.file,
-            save=used,
+            save=after,
             seed=seed,
             memory_mib=_AGE_MEMORY_MIB,
             host_limit_s=_AGE_LIMIT_S,
@@ -220,7 +222,7 @@ def _age(
             machine.run(built.machine, boot, Path(scratch), watch=watch)
         except Failure as failure:
             raise Failure(f"ageing {variant.name}: {failure}", detail=failure.detail) from None
-        build.tool_output(built.crates, "clean", used, "-o", Path(scratch) / "clean.drive")
+        build.tool_output(built.crates, "clean", after, "-o", Path(scratch) / "clean.drive")
         shutil.copyfile(Path(scratch) / "clean.drive", part / "x.drive")
 
 

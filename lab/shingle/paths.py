@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -38,6 +39,18 @@ def locked(name: str) -> Iterator[None]:
     with (directory / name).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def used(entry: Path) -> None:
+    """Notes that an entry of the cache was used, so that it is not the next to go."""
+    os.utime(entry)
+
+
+def prune(folder: Path, *, keep: int) -> None:
+    """Removes the entries of a cache folder that were not used for longest, but for `keep` of them."""
+    entries = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for entry in entries[:-keep]:
+        shutil.rmtree(entry, ignore_errors=True)
 
 
 def files_below(directory: Path) -> list[Path]:

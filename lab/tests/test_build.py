@@ -56,6 +56,15 @@ def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
     assert first != build.kernel_key("sanitize", crates("1", "1"))
 
 
+def test_what_was_used_last_stays_in_the_cache(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).mkdir()
+        os.utime(tmp_path / str(number), (number, number))
+    paths.used(tmp_path / "0")
+    paths.prune(tmp_path, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "4"]
+
+
 def test_variants_are_known_by_name() -> None:
     assert [path.stem for path in build.fragments("main")] == [
         "10-machine", "20-ext4", "30-other-file-systems",
