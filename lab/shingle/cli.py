@@ -89,6 +89,9 @@ def run_command(name: str, record_file: Path | None, figure_folder: Path | None)
 def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Path | None) -> None:
     results = _perform(chosen.runs(), record_file, figure_folder, chosen.phases, chosen.name)
     records = _records(results)
+    first = chosen.phases[0]
+    for each in (one for one in records if one["phase"] == first):
+        out.print(f"  left dirty by {first} on {each['file_system']}: {table.dirty_bands(each)}", soft_wrap=True)
     broken = chosen.broken(records)
     if broken:
         raise Failure("the claim does not hold: " + "; ".join(broken) + ".")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,17 +75,6 @@ def unpack(tarball: Path, tree: Path, key: str) -> None:
     )
     (tree / ".shingle" / "pristine").mkdir(parents=True)
     stamp.write_text(key)
-
-
-def version_in(tarball: Path) -> str:
-    """The version of a packed source, without unpacking all of it."""
-    with tarfile.open(tarball) as archive:
-        for member in archive:
-            if member.name.count("/") == 1 and member.name.endswith("/Makefile"):
-                file = archive.extractfile(member)
-                if file is not None:
-                    return version_of(file.read().decode())
-    raise Failure(f"{tarball} holds no kernel source.")
 
 
 def apply(tree: Path, recipe: Recipe, *, found: str, pinned: str) -> None:

@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,6 @@ class Outcome:
     status: int
     host_s: float
     power_cut: bool = False
-    troubles: tuple[str, ...] = field(default=())
 
 
 def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:

@@ -92,11 +92,11 @@ def show(console: Console, records: Sequence[Record], *, phases: Sequence[str]) 
 
 
 def dirty_bands(record: Record) -> str:
-    """What the bands that a phase left to clean hold: '3: journal 2, superblock 1'."""
+    """What the bands that a phase left to clean hold: '3 bands (journal 2, superblock 1)'."""
     held: dict[str, int] = {}
     for _, _, bits, *_ in record["bands_dirty_by_class"]:
         name = "+".join(name for bit, name in _CLASS_NAMES if bits & bit) or "unknown"
         held[name] = held.get(name, 0) + 1
-    if not held:
-        return str(record["bands_dirty"])
-    return f"{record['bands_dirty']}: " + ", ".join(f"{name} {number}" for name, number in sorted(held.items()))
+    total = record["bands_dirty"]
+    named = ", ".join(f"{name} {number}" for name, number in sorted(held.items()))
+    return f"{total} band{'' if total == 1 else 's'}{f' ({named})' if named else ''}"

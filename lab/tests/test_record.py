@@ -134,7 +134,7 @@ def test_the_table_says_not_available_and_groups_phases() -> None:
 
 def test_dirty_bands_are_named_by_what_they_hold() -> None:
     made = records()[0] | {"bands_dirty": 3, "bands_dirty_by_class": [[0, 0, 8], [7, 99, 4], [8, 99, 4]]}
-    assert table.dirty_bands(made) == "3: journal 2, superblock 1"
+    assert table.dirty_bands(made) == "3 bands (journal 2, superblock 1)"
 
 
 def test_states_have_no_differences() -> None:

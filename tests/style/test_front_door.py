@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The front door, on hosts that lack something."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from shingle.paths import ROOT
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def enter(folder: Path, *arguments: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    if cache is not None:
+        environment["SHINGLE_CACHE"] = str(cache)
+    return subprocess.run(
+        [ROOT / "shingle", *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def without(folder: Path, *packages: str) -> None:
+    """A dpkg-query that does not know some packages."""
+    cases = "|".join(packages)
+    program(
+        folder,
+        "dpkg-query",
+        f'for last; do :; done\ncase $last in {cases}) exit 1;; esac\nexec /usr/bin/dpkg-query "$@"',
+    )
+
+
+def test_without_root_it_prints_the_one_line_that_is_missing(tmp_path: Path) -> None:
+    without(tmp_path, "fio", "bison")
+    program(tmp_path, "id", "echo 1000")
+    entered = enter(tmp_path, "drives")
+    assert entered.returncode == 2
+    assert entered.stderr.splitlines()[-1] == "shingle: apt-get install --no-install-recommends bison fio"
+
+
+def test_as_root_it_says_what_apt_get_could_not_do(tmp_path: Path) -> None:
+    without(tmp_path, "fio")
+    program(tmp_path, "id", "echo 0")
+    program(tmp_path, "apt-get", 'echo "E: no network"; exit 100')
+    entered = enter(tmp_path, "drives")
+    assert entered.returncode == 2
+    assert "E: no network" in entered.stderr
+    assert "apt-get could not install the packages" in entered.stderr
+
+
+def test_an_old_rust_is_replaced_by_the_distribution_s(tmp_path: Path) -> None:
+    program(tmp_path, "cargo", 'echo "cargo 1.60.0 (0000000 2022-01-01)"')
+    without(tmp_path, "cargo-web", "rustc-web", "rustfmt-web", "rust-web-clippy")
+    program(tmp_path, "id", "echo 1000")
+    entered = enter(tmp_path, "drives")
+    assert entered.returncode == 2
+    assert "cargo-web rustc-web" in entered.stderr
+
+
+def test_once_set_up_it_installs_nothing(tmp_path: Path) -> None:
+    for name in ("apt-get", "pip", "curl", "wget"):
+        program(tmp_path, name, f"echo {name} was called >&2; exit 1")
+    entered = enter(tmp_path, "file-systems")
+    assert entered.returncode == 0
+    assert "ext4-lazy" in entered.stdout
+    assert entered.stderr == ""
