@@ -98,12 +98,7 @@ class Bench:
         self, formatted: FormattedDrive, *steps: job.Step, options: str = "", kind: str = "ext4"
     ) -> list[job.Step]:
         """The steps between a mount and an unmount, with the drive told its classes."""
-        told: list[job.Step] = []
-        if formatted.layout.journal:
-            told.append(job.journal(formatted.layout.journal))
-        if formatted.layout.superblock:
-            told.append(job.superblock(formatted.layout.superblock))
-        return [*told, job.mount(kind, options), *steps, job.umount()]
+        return [*formatted.classes(), job.mount(kind, options), *steps, job.umount()]
 
     def boot(
         self,

@@ -95,8 +95,8 @@ def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Pat
     broken = chosen.broken(records)
     if broken:
         raise Failure("the claim does not hold: " + "; ".join(broken) + ".")
-    for each in chosen.expectations:
-        out.print(f"  as expected: {each.sentence}", soft_wrap=True)
+    for expectation in chosen.expectations:
+        out.print(f"  as expected: {expectation.sentence}", soft_wrap=True)
 
 
 @cli.command(

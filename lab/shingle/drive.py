@@ -72,6 +72,15 @@ class FormattedDrive:
     capacity_bytes: int
     key: str
 
+    def classes(self) -> list[job.Step]:
+        """The steps that tell the drive which requests are the journal's and the superblock's."""
+        told: list[job.Step] = []
+        if self.layout.journal:
+            told.append(job.journal(self.layout.journal))
+        if self.layout.superblock:
+            told.append(job.superblock(self.layout.superblock))
+        return told
+
 
 def profiles() -> dict[str, Profile]:
     found = {}

@@ -75,11 +75,7 @@ class Result:
 
 def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Step]:
     """The whole job: classes told to the drive, mount, workload, unmount."""
-    steps: list[job.Step] = []
-    if formatted.layout.journal:
-        steps.append(job.journal(formatted.layout.journal))
-    if formatted.layout.superblock:
-        steps.append(job.superblock(formatted.layout.superblock))
+    steps = formatted.classes()
     steps.append(job.mount(run.variant.kernel_name, run.variant.options) | {"phase": MOUNT})
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
     steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]

@@ -20,12 +20,7 @@ def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDri
     """Mounts the file system and hands the terminal over until the shell exits."""
     if not sys.stdin.isatty():
         raise Failure("`shell` needs a terminal.", status=2)
-    steps: list[job.Step] = []
-    if formatted.layout.journal:
-        steps.append(job.journal(formatted.layout.journal))
-    if formatted.layout.superblock:
-        steps.append(job.superblock(formatted.layout.superblock))
-    steps.append(job.mount(variant.kernel_name, variant.options))
+    steps = [*formatted.classes(), job.mount(variant.kernel_name, variant.options)]
     steps += [job.shell(directory=job.MOUNT_POINT), job.umount()]
     with tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch:
         boot = machine.Boot(
