@@ -31,16 +31,12 @@ def raw_reader() -> list[job.Step]:
 
 
 def statistic(name: str) -> job.Step:
-    return job.read(f"{_STATISTICS}/{name}")
+    return job.read(f"{_STATISTICS}/{name}") | {"phase": name}
 
 
 def statistics(booted: Booted) -> dict[str, int]:
     """What the job's `statistic` steps read last."""
-    return {
-        str(step.extra["path"]).rsplit("/", 1)[1]: int(str(step.extra["text"]))
-        for step in booted.outcome.steps
-        if step.do == "read"
-    }
+    return {str(step.phase): int(str(step.extra["text"])) for step in booted.outcome.steps if step.do == "read"}
 
 
 def assert_no_complaint(booted: Booted) -> None:

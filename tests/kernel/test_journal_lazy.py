@@ -51,7 +51,7 @@ def test_files_survive_200000_operations_below_the_sanitizers(sanitizing_bench: 
 
 @pytest.mark.sanitize
 def test_freed_directories_never_overwrite_file_data(sanitizing_bench: Bench) -> None:
-    reuse = job.load("dirty_reuse", {"rounds": 6, "names": 3000, "seed": SEED})
+    reuse = job.load("dirty_reuse", {"rounds": 3, "names": 3000, "seed": SEED})
     booted = stress.run(sanitizing_bench, reuse, seed=SEED, host_limit_s=500, capacity_bytes=1 << 30)
     assert stress.statistics(booted)["emergency"] > 0
 

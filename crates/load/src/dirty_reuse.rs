@@ -6,7 +6,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{link, mkdir, open, rmdir, statvfs, syncfs, unlink, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{fsync, link, mkdir, open, rmdir, statvfs, syncfs, unlink, Mode, OFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,9 @@ pub struct DirtyReuse {
     pub commit_made: bool,
     /// Sync after it is removed: ext4 hands out freed blocks only after the commit.
     pub commit_removed: bool,
+    /// Commit by an fsync of the directory instead of a sync: a sync also writes
+    /// every dirty buffer of the device home, so a stale one does no harm later.
+    pub commit_only: bool,
     /// Bytes of each file that is written.
     pub file_bytes: u64,
     /// Bytes of each write.
@@ -70,6 +74,7 @@ impl Default for DirtyReuse {
             directories: 4,
             commit_made: true,
             commit_removed: true,
+            commit_only: false,
             file_bytes: 64 << 10,
             io_bytes: 64 << 10,
             free_bytes: Some(32 << 20),
@@ -114,6 +119,7 @@ impl Load for DirtyReuse {
             (0..self.rounds).try_for_each(|n| state.round(n).map_err(|e| replay(e, n)))
         })?;
         report.part("last_look", || {
+            state.sync_all()?;
             state.compare().map_err(|e| replay(e, self.rounds))
         })?;
         let files = state.live.end;
@@ -295,12 +301,25 @@ impl State<'_> {
     }
 
     fn sync(&mut self) -> Result<()> {
+        if !self.load.commit_only {
+            return self.sync_all();
+        }
+        let dir = self.open_root()?;
         let root = &self.root;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = open(root, flags, Mode::empty()).on("open", root)?;
+        self.meter.time(Op::Sync, || fsync(&dir)).on("fsync", root)
+    }
+
+    fn sync_all(&mut self) -> Result<()> {
+        let dir = self.open_root()?;
+        let root = &self.root;
         self.meter
             .time(Op::Sync, || syncfs(&dir))
             .on("syncfs", root)
+    }
+
+    fn open_root(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        open(&self.root, flags, Mode::empty()).on("open", &self.root)
     }
 
     fn named(

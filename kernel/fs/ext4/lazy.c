@@ -214,7 +214,29 @@ EXT4_LAZY_ATTR(demoted);
 EXT4_LAZY_ATTR(emergency);
 EXT4_LAZY_ATTR(log_reads);
 
+#ifdef CONFIG_JBD2_LAZY_DEBUG
+/* For tests: demote what is in the oldest so many blocks of the log. */
+static ssize_t demote_store(struct kobject *kobj, struct kobj_attribute *attr,
+			    const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+	u32 span;
+	int ret;
+
+	ret = kstrtou32(buf, 0, &span);
+	if (!ret)
+		ret = jbd2_lazy_demote_now(sbi->s_journal, span);
+	return ret < 0 ? ret : len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_demote = __ATTR_WO(demote);
+#endif
+
 static const struct attribute *ext4_lazy_attrs[] = {
+#ifdef CONFIG_JBD2_LAZY_DEBUG
+	&ext4_lazy_attr_demote.attr,
+#endif
 	&ext4_lazy_attr_live_blocks.attr.attr,
 	&ext4_lazy_attr_log_blocks.attr.attr,
 	&ext4_lazy_attr_memory_bytes.attr.attr,

@@ -643,6 +643,27 @@ static unsigned int lazy_batch_max(void)
 }
 
 /*
+ * Demote the copies among the oldest @span log blocks, as many as the batch
+ * holds.  Called with j_checkpoint_mutex held, which guards the batch.
+ *
+ * Return: as lazy_demote().
+ */
+static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
+			      unsigned int *busy)
+{
+	unsigned int max = min(LAZY_BATCH, lazy_batch_max()), n = 0;
+	u32 pos, left;
+
+	pos = jmap_scan_start(&lazy->map, &left);
+	left = min(left, span);
+	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
+					 &lazy->batch[n].home,
+					 &lazy->batch[n].log_blk))
+		n++;
+	return n ? lazy_demote(lazy, lazy->batch, n, busy) : 0;
+}
+
+/*
  * The log is full: send the copies in its oldest part home.
  *
  * At least a sixteenth of the log at a time, so that handles do not queue up
@@ -653,23 +674,12 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	unsigned int max = min(LAZY_BATCH, lazy_batch_max());
-	unsigned int n = 0, busy = 0;
-	u32 pos, left, span;
+	u32 span = max_t(u32, nblocks, lazy->map.nr_slots / 16);
+	unsigned int busy = 0;
 	bool start = false;
 	int ret;
 
-	span = max_t(u32, nblocks, lazy->map.nr_slots / 16);
-	pos = jmap_scan_start(&lazy->map, &left);
-	left = min(left, span);
-	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
-					 &lazy->batch[n].home,
-					 &lazy->batch[n].log_blk))
-		n++;
-	if (!n)
-		return 0;
-
-	ret = lazy_demote(lazy, lazy->batch, n, &busy);
+	ret = lazy_demote_oldest(lazy, span, &busy);
 	if (ret < 0) {
 		pr_err("JBD2: %s: cannot read a metadata block from the journal\n",
 		       journal->j_devname);
@@ -695,6 +705,32 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 		jbd2_log_start_commit(journal, *tid);
 	return 0;
 }
+
+#ifdef CONFIG_JBD2_LAZY_DEBUG
+/**
+ * jbd2_lazy_demote_now() - for tests: demote with room to spare in the log
+ * @journal: a lazy journal
+ * @span: log blocks, from the oldest on
+ *
+ * When the log is full, nobody can start a handle, which hides races with the
+ * reuse of freed blocks.  Here nobody waits, and the buffers stay dirty until
+ * the flusher or a checkpoint comes by.
+ *
+ * Return: how many were demoted, or -EIO.
+ */
+int jbd2_lazy_demote_now(journal_t *journal, u32 span)
+{
+	unsigned int busy = 0;
+	int ret;
+
+	mutex_lock(&journal->j_checkpoint_mutex);
+	ret = is_journal_aborted(journal) ? -EIO :
+		lazy_demote_oldest(journal->j_lazy, span, &busy);
+	mutex_unlock(&journal->j_checkpoint_mutex);
+	return ret;
+}
+EXPORT_SYMBOL(jbd2_lazy_demote_now);
+#endif
 
 /* Write what is on the checkpoint lists home. */
 static int lazy_checkpoint(journal_t *journal)

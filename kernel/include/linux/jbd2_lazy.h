@@ -37,6 +37,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 void jbd2_lazy_stop(journal_t *journal);
 bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
+int jbd2_lazy_demote_now(journal_t *journal, u32 span);
 
 /* Called by jbd2 itself. */
 void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped);
