@@ -228,8 +228,9 @@ def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -
 
 def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, progress: Progress) -> None:
     tree = BUILD / "linux"
-    with progress.task("unpacking the kernel source"):
-        kernel_tree.unpack(kernel_source(), tree, source_key())
+    if not kernel_tree.holds(tree, source_key()):
+        with progress.task("unpacking the kernel source"):
+            kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
     kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
     base, _ = _split(variant)

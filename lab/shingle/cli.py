@@ -70,8 +70,10 @@ figure_option = click.option(
 def demo(record_file: Path | None, figure_folder: Path | None) -> None:
     """Show what journal_lazy saves on an 8 TB shingled disk, in a few minutes."""
     chosen = experiment.find("e01")
-    out.print("MakeDirs, RemoveDirs, Postmark and the unmount on a simulated Seagate ST8000AS0002 (8 TB,")
-    out.print("drive-managed SMR): ext4 as it comes, with a 10 GiB journal, and with journal_lazy.")
+    out.print(
+        "MakeDirs, RemoveDirs, Postmark and the unmount on a simulated Seagate ST8000AS0002 (8 TB,", soft_wrap=True
+    )
+    out.print("drive-managed SMR): ext4 as it comes, with a 10 GiB journal, and with journal_lazy.", soft_wrap=True)
     _experiment(chosen, record_file, figure_folder or BUILD / "demo")
 
 

@@ -78,6 +78,7 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
             _draw_offsets(offsets, one, start)
             offsets.set_ylim(0, capacity_bytes / _GIB)
             offsets.set_xlabel("virtual time (s)")
+        axes[1][0].set_ylim(0, max(0.1, 110 * max(_fullest(one) for one in series)))
         axes[0][0].set_ylabel("throughput (MiB/s)")
         axes[1][0].set_ylabel("cache fill (%)")
         axes[2][0].set_ylabel("offset of writes (GiB)")
@@ -146,7 +147,11 @@ def _draw_fill(axes: Axes, one: Series, start: int) -> None:
         times = [(tick.now_ns - start) / NS_PER_S for tick in one.ticks]
         fill = [100 * one.limits.fill(tick) for tick in one.ticks]
         axes.fill_between(times, fill, color="#d1495b", linewidth=0, alpha=0.7)
-    axes.set_ylim(bottom=0)
+
+
+def _fullest(one: Series) -> float:
+    """The most that the persistent cache was filled."""
+    return 0.0 if one.limits is None else max((one.limits.fill(tick) for tick in one.ticks), default=0.0)
 
 
 def _draw_offsets(axes: Axes, one: Series, start: int) -> None:

@@ -60,11 +60,14 @@ def touched_by(patch: str) -> set[str]:
     return {name for name in names if name != "/dev/null"}
 
 
-def unpack(tarball: Path, tree: Path, key: str) -> None:
-    """Unpacks the source unless `tree` already holds it."""
+def holds(tree: Path, key: str) -> bool:
+    """Whether `tree` is the unpacked source of this key."""
     stamp = tree / ".shingle" / "source"
-    if stamp.exists() and stamp.read_text() == key:
-        return
+    return stamp.exists() and stamp.read_text() == key
+
+
+def unpack(tarball: Path, tree: Path, key: str) -> None:
+    """Unpacks the source, in place of whatever was there."""
     if tree.exists():
         shutil.rmtree(tree)
     tree.mkdir(parents=True)
@@ -74,7 +77,7 @@ def unpack(tarball: Path, tree: Path, key: str) -> None:
         limit_s=_UNPACK_LIMIT_S,
     )
     (tree / ".shingle" / "pristine").mkdir(parents=True)
-    stamp.write_text(key)
+    (tree / ".shingle" / "source").write_text(key)
 
 
 def apply(tree: Path, recipe: Recipe, *, found: str, pinned: str) -> None:
