@@ -41,7 +41,6 @@
  */
 
 #include <linux/hash.h>
-#include <linux/log2.h>
 #include <linux/mm.h>
 #include "jmap.h"
 
@@ -91,7 +90,8 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	rwlock_init(&map->lock);
 	map->first = first;
 	map->nr_slots = nr;
-	map->hash_bits = max(ilog2(roundup_pow_of_two(max(nr / 4, 16U))), 4);
+	/* Chains of two to four slots when the whole log is live. */
+	map->hash_bits = max(fls(nr / 4), 4);
 	/*
 	 * The tail can only rest on a mark.  A coarse ring keeps it small, but
 	 * 1,024 blocks are the whole of a minimal journal, hence the clamp.
