@@ -99,4 +99,6 @@ def dirty_bands(record: Record) -> str:
         held[name] = held.get(name, 0) + 1
     total = record["bands_dirty"]
     named = ", ".join(f"{name} {number}" for name, number in sorted(held.items()))
+    if total > sum(held.values()):
+        named = f"{named} of the first {sum(held.values())}" if held else ""
     return f"{total} band{'' if total == 1 else 's'}{f' ({named})' if named else ''}"
