@@ -7,11 +7,11 @@ Each test here runs the same load on a kernel that has the rule, where it must p
 from pathlib import Path
 
 import pytest
+
 from harness import Bench
+from kernel import stress
 from shingle import job
 from shingle.failure import Failure
-
-from kernel import stress
 
 pytestmark = pytest.mark.machine
 
