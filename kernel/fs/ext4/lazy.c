@@ -268,6 +268,7 @@ void ext4_lazy_unregister_sysfs(struct super_block *sb)
 {
 	struct ext4_sb_info *sbi = EXT4_SB(sb);
 
+	kobject_del(sbi->s_lazy_kobj);
 	kobject_put(sbi->s_lazy_kobj);
 	sbi->s_lazy_kobj = NULL;
 }

@@ -368,6 +368,14 @@ void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 	write_unlock(&map->lock);
 }
 
+/* Move the cursor to the first live slot; map->lock held for writing. */
+static void jmap_advance(struct jmap *map)
+{
+	while (map->cursor != map->end &&
+	       !(map->slots[map->cursor].flags & JMAP_LINKED))
+		map->cursor = jmap_next_slot(map, map->cursor);
+}
+
 /**
  * jmap_oldest() - the oldest transaction that the map still needs
  * @map: the map
@@ -387,9 +395,7 @@ bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk)
 	write_lock(&map->lock);
 	if (!map->nr_live)
 		goto out;
-	while (map->cursor != map->end &&
-	       !(map->slots[map->cursor].flags & JMAP_LINKED))
-		map->cursor = jmap_next_slot(map, map->cursor);
+	jmap_advance(map);
 	/*
 	 * cursor == end: all that is live belongs to a transaction that is
 	 * being applied.  It pins the log itself, as the committing one.
@@ -419,10 +425,12 @@ u32 jmap_scan_start(struct jmap *map, u32 *nr)
 {
 	u32 start;
 
-	read_lock(&map->lock);
+	write_lock(&map->lock);
+	if (map->nr_live)
+		jmap_advance(map);
 	start = map->cursor;
 	*nr = map->nr_live ? jmap_distance(map, map->cursor, map->end) : 0;
-	read_unlock(&map->lock);
+	write_unlock(&map->lock);
 	return start;
 }
 

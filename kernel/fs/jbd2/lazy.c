@@ -61,6 +61,7 @@
 #include <linux/delay.h>
 #include <linux/jbd2.h>
 #include <linux/jbd2_lazy.h>
+#include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/random.h>
 #include <linux/rculist.h>
@@ -224,7 +225,7 @@ static bool lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 
 /*
  * What was logged together is read together: the blocks behind @log_blk, as
- * far as they are the newest copies and not in memory. Never waits.
+ * far as they are the newest copies and not in memory.  Waits for no I/O.
  */
 static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
@@ -316,12 +317,13 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 		head = create_empty_buffers(folio, size, 0);
 	bh = head;
 	do {
+		/* Locked first: once mapped, others find it. */
+		lock_buffer(bh);
 		if (!buffer_mapped(bh) && block < blocks) {
 			bh->b_bdev = lazy->journal->j_fs_dev;
 			bh->b_blocknr = block;
 			set_buffer_mapped(bh);
 		}
-		lock_buffer(bh);
 		if (buffer_uptodate(bh)) {
 			unlock_buffer(bh);
 		} else if (!buffer_mapped(bh)) {
@@ -367,6 +369,29 @@ static int lazy_read_folio(struct file *file, struct folio *folio)
 		err = bdev_aops->read_folio(file, folio);
 	lazy_put(lazy);
 	return err;
+}
+
+/*
+ * ->readahead of the block device.  Where the map has copies, nothing is read:
+ * waiting for one buffer while other folios of the batch are locked could wait
+ * for somebody who wants those.  The cache then reads each folio that is
+ * needed by ->read_folio.  These folios are new, locked and without buffers,
+ * so no block in them can enter the map meanwhile.
+ */
+static void lazy_readahead(struct readahead_control *rac)
+{
+	struct jbd2_lazy *lazy = lazy_get(rac->mapping);
+	unsigned int size;
+
+	if (!lazy) {
+		bdev_aops->readahead(rac);
+		return;
+	}
+	size = lazy->journal->j_blocksize;
+	if (!jmap_holds_range(&lazy->map, div_u64(readahead_pos(rac), size),
+			      readahead_length(rac) / size))
+		bdev_aops->readahead(rac);
+	lazy_put(lazy);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -535,7 +560,8 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	spin_lock(&journal->j_list_lock);
 	if (jh->b_transaction || jh->b_next_transaction) {
 		ret = -EBUSY;
-	} else if (WARN_ON_ONCE(jh->b_cp_transaction)) {
+	} else if (WARN_ON_ONCE(jh->b_cp_transaction &&
+				!is_journal_aborted(journal))) {
 		ret = -EBUSY;
 	} else if (buffer_revoked(bh)) {
 		/* Freed: the revoke record may not be there yet (INV-K6). */
@@ -611,13 +637,17 @@ static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i++) {
+		unsigned long now;
 		int ret;
 
 		if (!items[i].bh)
 			continue;
 		wait_on_buffer(items[i].bh);
 		if (!buffer_uptodate(items[i].bh)) {
-			err = -EIO;
+			/* No loss if the block was freed or logged since. */
+			if (jmap_lookup(&lazy->map, items[i].home, &now, NULL) &&
+			    now == items[i].log_blk)
+				err = -EIO;
 		} else if (!err) {
 			if (!spare)
 				spare = jbd2_journal_alloc_transaction(gfp);
@@ -687,23 +717,30 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 		return 0;
 	}
 	atomic64_add(ret, &lazy->emergency);
-	if (ret || !busy)
+	if (ret || !READ_ONCE(lazy->map.nr_live))
 		return ret;
 
-	/* All that is left is in a transaction: its commit replaces the copies. */
+	/*
+	 * What is left is in a transaction, whose commit replaces the copies;
+	 * or it died while we looked, and the caller looks again.
+	 */
+	ret = 1;
 	read_lock(&journal->j_state_lock);
 	if (journal->j_committing_transaction) {
 		*tid = journal->j_committing_transaction->t_tid;
 		*wait = true;
-	} else if (journal->j_running_transaction) {
+		ret = 0;
+	} else if (busy && journal->j_running_transaction) {
 		*tid = journal->j_running_transaction->t_tid;
 		*wait = true;
 		start = true;
+		ret = 0;
 	}
 	read_unlock(&journal->j_state_lock);
 	if (start)
 		jbd2_log_start_commit(journal, *tid);
-	return 0;
+	cond_resched();
+	return ret;
 }
 
 #ifdef CONFIG_JBD2_LAZY_DEBUG
@@ -737,8 +774,14 @@ static int lazy_checkpoint(journal_t *journal)
 {
 	int err = 0;
 
-	while (!err && READ_ONCE(journal->j_checkpoint_transactions))
+	/*
+	 * A transaction that is just finishing is on the list, too, with
+	 * nothing to write: let kjournald end it.
+	 */
+	while (!err && READ_ONCE(journal->j_checkpoint_transactions)) {
 		err = jbd2_log_do_checkpoint(journal);
+		cond_resched();
+	}
 	return err;
 }
 
@@ -845,7 +888,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		bdev_aops = mapping->a_ops;
 		lazy_aops = *bdev_aops;
 		lazy_aops.read_folio = lazy_read_folio;
-		lazy_aops.readahead = NULL;	/* the cache falls back */
+		lazy_aops.readahead = lazy_readahead;
+		/* The page cache may hold on to the table for ever. */
+		__module_get(THIS_MODULE);
 	}
 	write_lock(&journal->j_state_lock);
 	if (!journal->j_running_transaction &&
