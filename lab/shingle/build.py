@@ -86,9 +86,11 @@ def crates_key() -> str:
 
 
 def cargo_environment() -> dict[str, str]:
-    """Cargo's own files also go to the cache, apart for each clone (cargo compares time stamps)."""
-    clone = ContentKey("clone").text("path", str(ROOT)).hexdigest()[:8]
-    return os.environ | {"CARGO_TARGET_DIR": str(cache() / f"cargo-{clone}"), "CARGO_TERM_COLOR": "never"}
+    """Cargo's own files go to the cache too: clones share what comes from the registry.
+
+    Cargo tells the clones' own packages apart by their place, so its time stamps cannot mix them up.
+    """
+    return os.environ | {"CARGO_TARGET_DIR": str(cache() / "cargo"), "CARGO_TERM_COLOR": "never"}
 
 
 def build_crates(*, progress: Progress = SILENT) -> Crates:

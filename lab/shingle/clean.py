@@ -13,7 +13,7 @@ def clean(*, everything: bool) -> int:
     """Removes what was built and formatted; returns the bytes that were freed."""
     folders = [cache() / "kernels", cache() / "drives", cache() / "crates"]
     if everything:
-        folders += [cache() / "ccache", BUILD, *cache().glob("cargo-*")]
+        folders += [cache() / "ccache", cache() / "cargo", BUILD]
     with locked("kernel"), locked("crates"):
         freed = sum(_size(folder) for folder in folders)
         for folder in folders:
