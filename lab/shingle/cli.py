@@ -308,6 +308,8 @@ def main() -> None:
     """Runs the command line; every way out is a status and at most one sentence."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
+    # A shell that runs us in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli.main(prog_name="./shingle", standalone_mode=False)
     except Failure as failure:
