@@ -60,7 +60,13 @@ class Age:
     @property
     def argv(self) -> tuple[str, ...]:
         values = (self.fill, self.rounds, self.removed_share, self.seed)
-        return ("/usr/bin/python3", "-I", str(_AGE_PROGRAM), f"{job.MOUNT_POINT}/aged", *map(str, values))
+        return (
+            "/usr/bin/python3",
+            "-I",
+            f"{job.OUT}/{_AGE_PROGRAM.name}",
+            f"{job.MOUNT_POINT}/aged",
+            *map(str, values),
+        )
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,7 @@ def _age(
             drive=fresh.file,
             save=after,
             seed=seed,
+            files=(_AGE_PROGRAM,),
             memory_mib=_AGE_MEMORY_MIB,
             host_limit_s=_AGE_LIMIT_S,
         )

@@ -11,6 +11,8 @@ Step = dict[str, object]
 
 DEVICE = "/dev/shd0"
 MOUNT_POINT = "/mnt"
+# Where the guest sees the run's folder.
+OUT = "/run/out"
 
 
 def mount(fs: str, options: str = "", *, directory: str = MOUNT_POINT, may_fail: bool = False) -> Step:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import termios
@@ -60,6 +61,9 @@ class Boot:
     name_ns: int = DEFAULT_NAME_NS
     cut: int | None = None
     kernel_arguments: tuple[str, ...] = ()
+    # Programs that the job runs from /run/out. Some folders of the host (/tmp, /run) are the guest's own, and a path
+    # that differs from clone to clone would reach the guest's memory.
+    files: tuple[Path, ...] = ()
     host_limit_s: float = 900.0
     virtual_limit_s: float | None = None
     interactive: bool = False
@@ -139,6 +143,8 @@ def environment() -> dict[str, str]:
 def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None] | None = None) -> Outcome:
     """Runs one machine to its end. `out` is a directory of this run alone, and stays the caller's."""
     job.put(out, boot.steps)
+    for file in boot.files:
+        shutil.copy(file, out / file.name)
     console_log = out / "console.log"
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
