@@ -27,5 +27,5 @@ def program() -> Path:
 
 def step(operations: int, *, seed: int, file: str = "/mnt/fsx") -> job.Step:
     """Runs it on one file; a difference to what it wrote fails the step, and its log names the seed."""
-    argv = [str(program()), "-N", str(operations), "-S", str(seed), "-P", "/run", file]
+    argv = [f"{job.OUT}/{program().name}", "-N", str(operations), "-S", str(seed), "-P", "/run", file]
     return job.run(argv, stdout=f"fsx-{seed}.txt")

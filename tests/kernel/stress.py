@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from harness import Bench, Booted
+from kernel import fsx
 from shingle import fs, job
 
 # Small enough that the log wraps many times, and is emptied by demotion, in a short test.
@@ -58,7 +59,13 @@ def run(bench: Bench, *load: job.Step, seed: int, host_limit_s: float, capacity_
         options=LAZY_16M.options,
     )
     booted = bench.boot(
-        steps, drive=formatted.file, save=True, seed=seed, memory_mib=MEMORY_MIB, host_limit_s=host_limit_s
+        steps,
+        drive=formatted.file,
+        save=True,
+        seed=seed,
+        memory_mib=MEMORY_MIB,
+        host_limit_s=host_limit_s,
+        files=(fsx.program(),),
     )
     assert_no_complaint(booted)
     bench.assert_clean(booted.saved_drive)
