@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 from rich.console import Console
 
-from shingle import build, drive, experiment, machine, record, run, shell, table, tests, workload
+from shingle import build, drive, experiment, machine, process, record, run, shell, table, tests, workload
 from shingle import clean as cleaning
 from shingle import fs as file_systems
 from shingle.experiment import Experiment
@@ -301,15 +301,17 @@ def clean_command(everything: bool) -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    process.end()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
 
 
 def main() -> None:
     """Runs the command line; every way out is a status and at most one sentence."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # A shell that runs us in the background has SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
-    # A shell that runs us in the background has it ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli.main(prog_name="./shingle", standalone_mode=False)
     except Failure as failure:

@@ -171,7 +171,7 @@ def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None
                 )
             )
         limit = _watch(child, boot, out, began, watch)
-        status = child.returncode
+    status = child.returncode
     host_s = time.monotonic() - began
     text = console_log.read_text(errors="replace") if console_log.exists() else ""
     return _judge(boot, out, text, status, host_s, limit)
@@ -196,7 +196,7 @@ def _watch(
                 child.kill()
                 child.wait()
                 return f"{boot.virtual_limit_s:.0f} s of virtual time"
-        if child.returncode is not None:
+        if child.returncode is not None or process.stopping():
             return None
         if not boot.interactive and time.monotonic() - began > boot.host_limit_s:
             child.kill()

@@ -26,10 +26,18 @@ T = TypeVar("T")
 _live: set[subprocess.Popen[bytes]] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
+# Set by the handler of a signal, which may interrupt whoever holds a lock, and never cleared: the program ends.
+_ending = False
 
 
 def stopping() -> bool:
-    return _stopping.is_set()
+    return _ending or _stopping.is_set()
+
+
+def end() -> None:
+    """From now on nothing starts and every wait for a machine is over. Takes no lock: for a signal's handler."""
+    global _ending  # noqa: PLW0603
+    _ending = True
 
 
 @contextlib.contextmanager
@@ -48,7 +56,7 @@ def started(
     `foreground` keeps the terminal's process group, for an interactive machine.
     """
     with _lock:
-        if _stopping.is_set():
+        if stopping():
             raise Failure("stopped before it was done.", status=130)
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *map(str, argv)],
@@ -131,19 +139,17 @@ def in_parallel(tasks: Sequence[Callable[[], T]], *, width: int) -> list[T]:
 
     The first failure, or an interrupt, ends the processes of all the others.
     """
-    try:
-        with ThreadPoolExecutor(max_workers=max(1, width)) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, width)) as pool:
+        try:
             futures = [pool.submit(task) for task in tasks]
-            try:
-                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-                for future in futures:
-                    if future in done:
-                        future.result()
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                stop_all()
-                raise
-    finally:
-        _stopping.clear()
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future in done:
+                    future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
+            pool.shutdown()
+            _stopping.clear()
+            raise
     return [future.result() for future in futures]
