@@ -790,6 +790,11 @@ static int __init add_disk_shd0(void)
 	shd.disk = blk_mq_alloc_disk(&shd.tag_set, &lim, NULL);
 	if (IS_ERR(shd.disk))
 		return PTR_ERR(shd.disk);
+	/* sg3-utils take the major that all disks without one share for NVMe. */
+	shd.disk->major = register_blkdev(0, "shd");
+	if (shd.disk->major < 0)
+		return shd.disk->major;
+	shd.disk->minors = 1;
 	strscpy(shd.disk->disk_name, "shd0", DISK_NAME_LEN);
 	shd.disk->fops = &shingle_fops;
 	/* Looking for a partition table would be requests nobody asked for. */
