@@ -18,6 +18,8 @@ ALL = [(name, column) for name in PROFILES for column in suitability.columns()]
 ZONES = 64
 SMALL_BYTES = 32 << 30
 MKFS_LIMIT_S = 24 * 3600
+# F2FS keeps a table of all segments: 15 TB do not fit into 1 GiB.
+MEMORY_MIB = 4096
 
 
 def small_bytes(profile: Profile) -> int:
@@ -47,6 +49,7 @@ def try_out(bench: Bench, name: str, column: str, capacity_bytes: int) -> None:
         steps,
         drive=bench.empty(profile=profile, capacity_bytes=capacity_bytes),
         files=variant.programs,
+        memory_mib=MEMORY_MIB,
         expected=(Trouble.FILE_SYSTEM_ERROR,) if entry.outcome == "fails" else (),
     )
     made = booted.outcome.steps[0]

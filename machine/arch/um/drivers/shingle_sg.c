@@ -13,11 +13,11 @@
  *
  * Commands that change zones go through the queue and take the drive's time;
  * the others take none. As with a real disk, the block layer knows nothing of
- * what is passed through: it learns a zone's new write pointer from the next
- * report.
+ * what is passed through: where it follows a zone's write pointer itself, it
+ * refuses a write first, and asks for a report after that.
  *
  * Every answer is put together in a buffer first and cut to what the command
- * and the caller have room for.
+ * and the caller have room for. No command here takes data.
  */
 
 #include <linux/blkdev.h>
@@ -67,7 +67,6 @@ struct sg_command {
 	u8		*answer;	/* zeroed, @room bytes */
 	u32		room;
 	u32		len;		/* of the answer, @room at most */
-	u32		sense;		/* 0: GOOD */
 };
 
 static bool is_host_managed(void)
@@ -450,20 +449,23 @@ static int put_sense(struct sg_io_hdr *h, u32 sense)
 static int perform(struct sg_io_hdr *h, struct sg_command *c)
 {
 	u8 *buffer __free(kvfree) = NULL;
-	u32 wanted = h->dxfer_direction == SG_DXFER_NONE ? 0 : h->dxfer_len;
+	u32 sense;
+	u32 wanted = h->dxfer_direction == SG_DXFER_FROM_DEV ||
+		     h->dxfer_direction == SG_DXFER_TO_FROM_DEV ?
+		     h->dxfer_len : 0;
 
 	c->room = max(wanted, ANSWER_BYTES);
 	buffer = kvzalloc(c->room, GFP_KERNEL);
 	if (!buffer)
 		return -ENOMEM;
 	c->answer = buffer;
-	c->sense = execute(c);
-	if (c->sense) {
-		c->len = 0;
-		return put_sense(h, c->sense);
+	sense = execute(c);
+	if (sense) {
+		h->resid = h->dxfer_len;
+		return put_sense(h, sense);
 	}
 	c->len = min(c->len, wanted);
-	h->resid = wanted - c->len;
+	h->resid = h->dxfer_len - c->len;
 	return copy_to_user(h->dxferp, buffer, c->len) ? -EFAULT : 0;
 }
 
@@ -481,8 +483,7 @@ static int sg_io(struct block_device *bdev, blk_mode_t mode,
 		return -EFAULT;
 	if (h.interface_id != SG_INTERFACE_ID_ORIG)
 		return -EINVAL;
-	if (h.cmd_len > sizeof(c.cdb) || h.iovec_count ||
-	    h.dxfer_direction == SG_DXFER_TO_DEV)
+	if (h.cmd_len > sizeof(c.cdb) || h.iovec_count)
 		return -EINVAL;
 	if (h.dxfer_len > max_bytes)
 		return -EIO;
