@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
+from shingle import drive as drives
 from shingle import fs, job, trace
 from shingle.console import Trouble
 from shingle.drive import FormattedDrive, Profile
@@ -199,6 +200,42 @@ def test_a_disk_without_zones_has_no_such_commands(bench: Bench) -> None:
     report = booted.outcome.steps[2]
     assert report.status == 9
     assert "Invalid command operation code" in str(report.extra["stderr_tail"])
+
+
+def host_aware() -> list[str]:
+    return [name for name, each in drives.profiles().items() if each.values["translation"]["kind"] == "host_aware"]
+
+
+@pytest.mark.parametrize("name", host_aware())
+def test_zones_of_a_host_aware_disk_are_reached_by_its_own_commands(bench: Bench, name: str) -> None:
+    translation = drives.find(name).values["translation"]
+    zone = int(translation["zone"]["value"]) << 11
+    start = (int(translation["conventional_first"]["value"]) + 2) * zone
+    report = f"sg_rep_zones --start={start} --num=1 /dev/shd0"
+    commands = {
+        "model": "cat /sys/block/shd0/queue/zoned && sg_inq /dev/shd0 && sg_vpd --page=bdc /dev/shd0",
+        "written": f"dd if=/dev/zero of=/dev/shd0 bs=64k seek={start // 128} count=3 oflag=direct && {report}",
+        "rewritten": f"dd if=/dev/zero of=/dev/shd0 bs=4k seek={start // 8 + 1} count=1 oflag=direct && {report}",
+        "reset": f"sg_reset_wp --zone={start} /dev/shd0 && {report}",
+        "again": f"dd if=/dev/zero of=/dev/shd0 bs=4k seek={start // 8 + 5} count=1 oflag=direct && {report}",
+        "finished": f"sg_zone --finish --zone={start} /dev/shd0 && {report}",
+    }
+    steps = [job.run(["/bin/sh", "-c", f"exec 2>&1; {text}"], stdout=key) for key, text in commands.items()]
+    capacity = (start + 8 * zone) * 512
+    booted = bench.boot(steps, drive=bench.empty(profile=name, capacity_bytes=capacity))
+    model = booted.text("model")
+    assert model.startswith("none\n")
+    assert "PDT=0 " in model
+    assert "ZONED=1" in model
+    assert "Sequential write preferred" in booted.text("written")
+    pointers = {key: described(booted.text(key)) for key in list(commands)[1:]}
+    assert pointers == {
+        "written": [(start, start + 384)],
+        "rewritten": [(start, start + 384)],
+        "reset": [(start, start)],
+        "again": [(start, start + 48)],
+        "finished": [(start, -1)],
+    }
 
 
 def test_a_discard_resets_a_zone_only_where_the_profile_says_so(bench: Bench) -> None:
