@@ -16,9 +16,13 @@ from shingle.paths import run_directory
 LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests only run when they are asked for."""
     skip = pytest.mark.skip(reason="long: only with `./shingle test --sanitize`")
+    if "every_drive" not in config.option.markexpr:
+        asked_for = [item for item in items if "every_drive" not in item.keywords]
+        config.hook.pytest_deselected(items=[item for item in items if "every_drive" in item.keywords])
+        items[:] = asked_for
     for item in items:
         if "long" in item.keywords and not LONG:
             item.add_marker(skip)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import subprocess
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from shingle import build, drive, fs, job, machine
-from shingle.drive import FormattedDrive
+from shingle.drive import FormattedDrive, Profile
 from shingle.fs import FileSystem
 from shingle.machine import Boot, Outcome
 from shingle.progress import Terminal
@@ -80,18 +82,30 @@ class Bench:
         self,
         variant: str | FileSystem,
         *,
-        profile: str = PROFILE,
+        profile: str | Profile = PROFILE,
         capacity_bytes: int = CAPACITY_BYTES,
         seed: int = 1,
     ) -> FormattedDrive:
         """A clean drive with a fresh file system, formatted by the ordinary machine."""
         chosen = fs.find(variant) if isinstance(variant, str) else variant
-        return drive.formatted(built(), drive.find(profile), chosen, seed=seed, capacity_bytes=capacity_bytes)
+        disk = drive.find(profile) if isinstance(profile, str) else profile
+        return drive.formatted(built(), disk, chosen, seed=seed, capacity_bytes=capacity_bytes)
 
-    def empty(self, *, profile: str = PROFILE, capacity_bytes: int = CAPACITY_BYTES, seed: int = 1) -> Path:
+    def altered(self, profile: str, **values: int) -> Profile:
+        """A profile with other values of these keys, each of which must occur in it once."""
+        text = drive.find(profile).path.read_text()
+        for key, value in values.items():
+            text, count = re.subn(rf"^{key} = {{ value = [^,]+,", f"{key} = {{ value = {value},", text, flags=re.M)
+            assert count == 1, f"{profile} has {count} lines for {key}"
+        path = self._path("toml")
+        path.write_text(text)
+        return Profile(profile, path, tomllib.loads(text))
+
+    def empty(self, *, profile: str | Profile = PROFILE, capacity_bytes: int = CAPACITY_BYTES, seed: int = 1) -> Path:
         """A drive that holds nothing."""
         target = self._path("drive")
-        drive.create(self.built.crates, drive.find(profile), target, seed=seed, capacity_bytes=capacity_bytes)
+        chosen = drive.find(profile) if isinstance(profile, str) else profile
+        drive.create(self.built.crates, chosen, target, seed=seed, capacity_bytes=capacity_bytes)
         return target
 
     def mounted(

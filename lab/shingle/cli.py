@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 from rich.console import Console
 
-from shingle import build, drive, experiment, machine, process, record, run, shell, table, tests, workload
+from shingle import build, drive, experiment, machine, process, record, run, shell, suitability, table, tests, workload
 from shingle import clean as cleaning
 from shingle import fs as file_systems
 from shingle.experiment import Experiment
@@ -262,9 +262,16 @@ def workloads_command(name: str | None) -> None:
         out.print(f"  needs            {chosen.needs}")
 
 
-@cli.command("file-systems", epilog=_examples("file-systems"))
-def file_systems_command() -> None:
-    """List the file-system variants."""
+@cli.command("file-systems", epilog=_examples("file-systems", "file-systems --drives"))
+@click.option("--drives", "by_drive", is_flag=True, help="Which works on which drive, as docs/zones.md has it.")
+@click.option("--write", is_flag=True, help="With --drives: put the table into docs/zones.md.")
+def file_systems_command(by_drive: bool, write: bool) -> None:
+    """List the file-system variants, or which works on which drive."""
+    if by_drive:
+        if write:
+            suitability.write_page()
+        out.print(suitability.markdown().rstrip(), soft_wrap=True, markup=False)
+        return
     for variant in file_systems.FILE_SYSTEMS.values():
         out.print(f"{variant.name:16} {variant.summary}", soft_wrap=True)
 

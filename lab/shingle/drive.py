@@ -111,6 +111,11 @@ def capacity_of(profile: Profile) -> int:
         raise Failure(f"{profile.path.name} names no capacity in bytes.") from None
 
 
+def is_host_managed(profile: Profile) -> bool:
+    """Whether Linux shows the drive as a zoned block device."""
+    return bool(profile.values.get("translation", {}).get("kind") == "host_managed")
+
+
 def cache_limits(profile: Profile) -> CacheLimits | None:
     """The size of the drive's persistent cache, if it has one."""
     translation = profile.values.get("translation", {})
@@ -178,7 +183,11 @@ def formatted(
                     _format(built, profile, variant, stored, seed, size, watch)
     used(stored)
     described = json.loads((stored / "layout.json").read_text())
-    return FormattedDrive(stored / "x.drive", _layout(described), variant.mkfs_argv, version, size, key)
+    return FormattedDrive(stored / "x.drive", _layout(described), _mkfs(profile, variant), version, size, key)
+
+
+def _mkfs(profile: Profile, variant: FileSystem) -> tuple[str, ...]:
+    return variant.mkfs_argv(host_managed=is_host_managed(profile))
 
 
 def _key(
@@ -186,7 +195,9 @@ def _key(
 ) -> str:
     key = ContentKey("formatted 2, used").text("machine", build.machine_key(built.crates))
     key.file("profile", profile.path).text("seed", str(seed)).text("capacity", str(capacity_bytes))
-    key.text("mkfs", "\0".join(variant.mkfs_argv)).text("version", version)
+    key.text("mkfs", "\0".join(_mkfs(profile, variant))).text("version", version)
+    for program in variant.programs:
+        key.file(program.name, program)
     if variant.kernel_name == "ext4" and _MKE2FS_CONFIG.exists():
         key.file("mke2fs.conf", _MKE2FS_CONFIG)
     return key.hexdigest()
@@ -266,7 +277,7 @@ def _format(
         out = Path(scratch)
         empty, dirty = out / "empty.drive", out / "dirty.drive"
         create(built.crates, profile, empty, seed=seed, capacity_bytes=capacity_bytes, used=True)
-        steps = [job.run(variant.mkfs_argv, stdout="mkfs.txt", limit_s=_MKFS_VIRTUAL_LIMIT_S), job.sync()]
+        steps = [job.run(_mkfs(profile, variant), stdout="mkfs.txt", limit_s=_MKFS_VIRTUAL_LIMIT_S), job.sync()]
         if variant.probe is not None:
             steps.append(job.run(variant.probe.argv, stdout="layout.txt", limit_s=3600))
         steps.append(job.save())
@@ -275,6 +286,7 @@ def _format(
             drive=empty,
             save=dirty,
             seed=seed,
+            files=variant.programs,
             memory_mib=_FORMAT_MEMORY_MIB,
             host_limit_s=_FORMAT_LIMIT_S,
         )
@@ -292,7 +304,7 @@ def _format(
             "journal": layout.journal,
             "superblock": layout.superblock,
             "journal_bytes": layout.journal_bytes,
-            "mkfs": variant.mkfs_argv,
+            "mkfs": _mkfs(profile, variant),
         }
         (part / "layout.json").write_text(json.dumps(described, indent=1) + "\n")
 

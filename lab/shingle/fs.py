@@ -5,6 +5,9 @@ Formatting is as in the FAST'17 paper (`lazy_itable_init=0,lazy_journal_init=0`)
 UUIDs and hash seeds, so that two formatted drives are the same bytes. A variant's `classes`
 say which of the drive's request classes exist for it; a record holds null for the others.
 
+On a host-managed drive the few that can live there are formatted with options of their own; the
+others are refused by their tools. Which drive takes which is held in drive_file_systems.toml.
+
 | file systems | data | metadata | journal | superblock |
 |---|---|---|---|---|
 | ext4 | the rest | `REQ_META` | extents of the journal's inode, its superblock included | block 0 |
@@ -18,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from shingle import job
 from shingle.failure import Failure, unknown_name
@@ -62,10 +66,16 @@ class FileSystem:
     probe: Probe | None = None
     # Checks an exported image without changing it; status 0 means clean.
     check: tuple[str, ...] | None = None
+    # How it is made on a host-managed drive; None: it cannot live there.
+    zoned_mkfs: tuple[str, ...] | None = None
+    # Lives on host-managed drives only, and holds one file for each zone: no workload runs on it.
+    one_file_per_zone: bool = False
+    # Programs of the lab that `mkfs` runs, found in /run/out.
+    programs: tuple[Path, ...] = ()
 
-    @property
-    def mkfs_argv(self) -> tuple[str, ...]:
-        return (*self.mkfs, job.DEVICE)
+    def mkfs_argv(self, *, host_managed: bool = False) -> tuple[str, ...]:
+        mkfs = (self.zoned_mkfs or self.mkfs) if host_managed else self.mkfs
+        return (*mkfs, job.DEVICE)
 
     def reports(self, request_class: str) -> bool:
         return request_class == "data" or request_class in self.classes
@@ -107,6 +117,8 @@ def _merged(extents: list[Extent]) -> tuple[Extent, ...]:
     return tuple(joined)
 
 
+_MKZONEFS = Path(__file__).with_name("mkzonefs.py")
+_MKZONEFS_ARGV = ("/usr/bin/python3", "-I", f"{job.OUT}/{_MKZONEFS.name}")
 _EXT4_CLASSES = frozenset({"metadata", "journal", "superblock"})
 _EXT4_PROBE = Probe(("/sbin/debugfs", "-R", "dump_extents -l <8>", job.DEVICE), parse_ext4_journal)
 _XFS_PROBE = Probe(
@@ -166,6 +178,8 @@ _ALL = (
         kernel_name="f2fs",
         summary="F2FS, log-structured",
         mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID),
+        # Its fixed areas go to conventional zones, and the tool insists on resetting the others itself.
+        zoned_mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-m", "-U", _UUID),
         version=("/sbin/mkfs.f2fs", "-V"),
         check=("/sbin/fsck.f2fs", "--dry-run"),
     ),
@@ -174,6 +188,8 @@ _ALL = (
         kernel_name="btrfs",
         summary="Btrfs, copy-on-write; single data, duplicated metadata",
         mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID),
+        # Its default, duplicated metadata, makes mkfs.btrfs 6.2 abort when they come to lie in conventional zones.
+        zoned_mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID, "-O", "zoned", "-d", "single", "-m", "single"),
         version=("/sbin/mkfs.btrfs", "-V"),
         classes=frozenset({"metadata"}),
         check=("/bin/btrfs", "check", "--readonly"),
@@ -188,6 +204,16 @@ _ALL = (
         classes=frozenset({"metadata", "journal"}),
         probe=_XFS_PROBE,
         check=("/sbin/xfs_repair", "-n", "-f"),
+    ),
+    FileSystem(
+        name="zonefs",
+        kernel_name="zonefs",
+        summary="zonefs: each zone of a host-managed drive is a file; for programs that write in order",
+        mkfs=_MKZONEFS_ARGV,
+        zoned_mkfs=_MKZONEFS_ARGV,
+        version=("/usr/bin/python3", "--version"),
+        one_file_per_zone=True,
+        programs=(_MKZONEFS,),
     ),
 )
 
@@ -204,6 +230,18 @@ def check_can_age(variant: FileSystem) -> None:
     if not variant.reserves_space:
         raise Failure(
             f"{variant.name} cannot be aged: it cannot reserve space, and writing terabytes takes days.", status=2
+        )
+
+
+def check_suits(variant: FileSystem, drive: str, *, host_managed: bool) -> None:
+    """Refuses a file system on which no workload can run on a drive of this kind."""
+    if variant.one_file_per_zone:
+        raise Failure(f"{variant.name} holds one file for each zone, and no workload can run on it.", status=2)
+    if host_managed and variant.zoned_mkfs is None:
+        able = ", ".join(each.name for each in _ALL if each.zoned_mkfs is not None and not each.one_file_per_zone)
+        raise Failure(
+            f"{variant.name} does not write zones in order, as {drive} requires; these do: {able} (docs/zones.md).",
+            status=2,
         )
 
 

@@ -246,6 +246,7 @@ def cells(
     runs = []
     for name in dict.fromkeys(fs_names):
         variant = file_systems.find(name)
+        file_systems.check_suits(variant, profile.name, host_managed=drive.is_host_managed(profile))
         file_systems.check_fits(variant, profile.name, capacity)
         workloads.check_fits(plan, profile.name, capacity)
         run = Run(profile, variant, plan, capacity_bytes=capacity_bytes)

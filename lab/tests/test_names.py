@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shingle import cli, drive, experiment, fs, workload
+from shingle import cli, drive, experiment, fs, suitability, workload
 from shingle.failure import Failure
 
 
@@ -93,6 +93,7 @@ def test_commands_suggest_and_help_has_examples() -> None:
 def test_variants_have_fixed_names_and_identifiers() -> None:
     assert list(fs.FILE_SYSTEMS) == [
         "ext4-128m", "ext4", "ext4-10g", "ext4-lazy", "ext4-lazy-1g", "nilfs2", "f2fs", "btrfs", "xfs",
+        "zonefs",
     ]  # fmt: skip
     lazy, baseline = fs.find("ext4-lazy"), fs.find("ext4-10g")
     assert lazy.mkfs == baseline.mkfs
@@ -114,3 +115,26 @@ def test_layouts_are_read_from_the_tools_own_words() -> None:
     assert xfs.journal == ((2 * 6553600 * 8 + 6 * 8, 16384 * 8),)
     with pytest.raises(Failure, match="no extents"):
         fs.parse_ext4_journal("debugfs: Bad magic number\n")
+
+
+def test_a_host_managed_drive_takes_only_what_writes_in_order() -> None:
+    fs.check_suits(fs.find("btrfs"), "hc620", host_managed=True)
+    fs.check_suits(fs.find("ext4"), "st8000as0002", host_managed=False)
+    with pytest.raises(Failure, match="these do: f2fs, btrfs"):
+        fs.check_suits(fs.find("ext4"), "hc620", host_managed=True)
+    with pytest.raises(Failure, match="no workload can run"):
+        fs.check_suits(fs.find("zonefs"), "hc620", host_managed=True)
+    assert "-m" in fs.find("f2fs").mkfs_argv(host_managed=True)
+    assert "-m" not in fs.find("f2fs").mkfs_argv()
+
+
+def test_the_table_of_drives_and_file_systems_goes_between_its_marks() -> None:
+    page = suitability.PAGE.read_text()
+    other = suitability.page_with("table\n", page)
+    assert "\ntable\n<!-- end" in other
+    assert suitability.page_with(suitability.markdown(), other) == page
+    with pytest.raises(Failure, match="has lost the marks"):
+        suitability.page_with("table\n", "a page without marks")
+    for profile in drive.profiles().values():
+        for column in suitability.columns():
+            assert suitability.expected(profile, column).outcome in ("works", "refused", "fails")

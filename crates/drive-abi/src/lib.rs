@@ -53,6 +53,7 @@ pub struct ShingleGeometry {
     zone_sectors: u64,
     zones: u32,
     open_max: u32,
+    read_restricted: u32,
 }
 
 /// `struct shingle_zone`.
@@ -198,6 +199,10 @@ pub unsafe extern "C" fn shingle_drive_geometry(
         zones: drive.zones(),
         open_max: match &profile.translation {
             Translation::HostManaged(zones) => zones.open_max,
+            _ => 0,
+        },
+        read_restricted: match &profile.translation {
+            Translation::HostManaged(zones) => zones.read_restricted.into(),
             _ => 0,
         },
     };

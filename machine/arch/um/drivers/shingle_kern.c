@@ -29,14 +29,18 @@
 
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
+#include <linux/cleanup.h>
 #include <linux/device.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
+#include <linux/log2.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/panic_notifier.h>
 #include <linux/sizes.h>
+#include <linux/ratelimit.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -44,14 +48,18 @@
 #include <os.h>
 #include "shingle.h"
 #include "shingle_drive_abi.h"
+#include "shingle_sg.h"
 
 #define MAX_TAGS		256
 #define MAX_EXTENTS		1024
 #define COMPLETIONS_AT_ONCE	32
+#define ZONES_AT_ONCE		64
 
 /* As an AHCI port offers them, so that requests have a real disk's shape. */
 #define SATA_SEGMENTS		168
 #define SATA_SEGMENT_BYTES	SZ_64K
+/* What one DATA SET MANAGEMENT with one block of ranges can trim. */
+#define SATA_TRIM_SECTORS	(64 * 65535)
 
 /*
  * Names of the host's files. They are taken off the command line: the guest
@@ -242,10 +250,51 @@ static blk_status_t to_status(int err)
 	return errno_to_blk_status(err);
 }
 
-/* The block layer keeps the status in the request until ->complete. */
+/* What goes with each request, in memory of the block layer. */
 struct shingle_cmd {
-	blk_status_t status;
+	blk_status_t	status;		/* kept here until ->complete */
+	u32		sense;		/* as in struct shingle_completion */
+	u32		op;		/* these two only of a pass-through */
+	u64		sector;
 };
+
+/* What went wrong by the words of ZBC; NULL: nothing of a zone. */
+static const char *sense_text(u32 sense)
+{
+	switch (sense & 0xffff) {
+	case 0x2100:
+		return "no such address";
+	case 0x2104:
+		return "not at the write pointer";
+	case 0x2105:
+		return "beyond the end of the zone";
+	case 0x2106:
+		return "a read behind the write pointer";
+	case 0x2107:
+		return "a read across zones of different types";
+	case 0x2400:
+		return "no command for a zone of this type";
+	case 0x2708:
+		return "the zone is read-only";
+	case 0x2c0e:
+		return "the zone is offline";
+	case 0x550e:
+		return "too many open zones";
+	default:
+		return "see ZBC";
+	}
+}
+
+/* The tools that pass commands through print the sense themselves. */
+static void tell_sense(struct request *rq, u32 sense)
+{
+	if (!sense || blk_rq_is_passthrough(rq))
+		return;
+	pr_err_ratelimited("request %d at sector %llu, %u sectors: sense %xh, %02xh/%02xh: %s\n",
+			   req_op(rq), (u64)blk_rq_pos(rq), blk_rq_sectors(rq),
+			   sense >> 16, (sense >> 8) & 0xff, sense & 0xff,
+			   sense_text(sense));
+}
 
 static void finish(const struct shingle_completion *done)
 {
@@ -261,6 +310,8 @@ static void finish(const struct shingle_completion *done)
 		err = get_data(rq);
 	cmd = blk_mq_rq_to_pdu(rq);
 	cmd->status = to_status(err);
+	cmd->sense = done->sense;
+	tell_sense(rq, done->sense);
 	blk_mq_complete_request(rq);
 }
 
@@ -303,17 +354,40 @@ static enum hrtimer_restart timer_fires(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static int drive_op(struct request *rq)
+/* The drive's name of a request, and where it is: a zone command has no length. */
+static int drive_op(struct request *rq, u64 *sector, u32 *sectors)
 {
+	struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	*sector = blk_rq_pos(rq);
+	*sectors = 0;
 	switch (req_op(rq)) {
 	case REQ_OP_READ:
+		*sectors = blk_rq_sectors(rq);
 		return SHINGLE_READ;
 	case REQ_OP_WRITE:
+		*sectors = blk_rq_sectors(rq);
 		return SHINGLE_WRITE;
 	case REQ_OP_FLUSH:
+		*sector = 0;
 		return SHINGLE_FLUSH;
 	case REQ_OP_DISCARD:
+		*sectors = blk_rq_sectors(rq);
 		return SHINGLE_DISCARD;
+	case REQ_OP_ZONE_OPEN:
+		return SHINGLE_ZONE_OPEN;
+	case REQ_OP_ZONE_CLOSE:
+		return SHINGLE_ZONE_CLOSE;
+	case REQ_OP_ZONE_FINISH:
+		return SHINGLE_ZONE_FINISH;
+	case REQ_OP_ZONE_RESET:
+		return SHINGLE_ZONE_RESET;
+	case REQ_OP_ZONE_RESET_ALL:
+		*sector = 0;
+		return SHINGLE_ZONE_RESET_ALL;
+	case REQ_OP_DRV_OUT:
+		*sector = cmd->sector;
+		return cmd->op;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -334,9 +408,9 @@ static u32 drive_flags(struct request *rq)
 
 static int submit(struct request *rq, u64 now_ns)
 {
-	int op = drive_op(rq);
-	u32 sectors = op == SHINGLE_FLUSH ? 0 : blk_rq_sectors(rq);
-	u64 sector = op == SHINGLE_FLUSH ? 0 : blk_rq_pos(rq);
+	u64 sector;
+	u32 sectors;
+	int op = drive_op(rq, &sector, &sectors);
 	int err;
 
 	if (op < 0)
@@ -391,8 +465,81 @@ static const struct blk_mq_ops shingle_mq_ops = {
 	.complete = complete_rq,
 };
 
+/* Zones */
+
+u32 shingle_zones(u32 first, struct shingle_zone *zones, u32 max)
+{
+	unsigned long flags;
+	u32 n;
+
+	spin_lock_irqsave(&shd.lock, flags);
+	n = shingle_drive_zones(shd.drive, first, zones, max);
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return n;
+}
+
+static int report_zones(struct gendisk *disk, sector_t sector,
+			unsigned int nr_zones, report_zones_cb cb, void *data)
+{
+	u32 first = div64_u64(sector, shd.geometry.zone_sectors);
+	struct shingle_zone *zones __free(kfree) = NULL;
+	u32 told = 0, n, i;
+	int err;
+
+	zones = kmalloc_array(ZONES_AT_ONCE, sizeof(*zones), GFP_KERNEL);
+	if (!zones)
+		return -ENOMEM;
+	while (told < nr_zones) {
+		n = shingle_zones(first + told, zones,
+				  min_t(u32, nr_zones - told, ZONES_AT_ONCE));
+		if (!n)
+			break;
+		for (i = 0; i < n; i++, told++) {
+			struct blk_zone zone = {
+				.start = zones[i].start,
+				.len = zones[i].sectors,
+				.wp = zones[i].write_pointer,
+				.type = zones[i].type,
+				.cond = zones[i].condition,
+				.capacity = zones[i].capacity_sectors,
+			};
+
+			err = cb(&zone, told, data);
+			if (err)
+				return err;
+		}
+	}
+	return told;
+}
+
+int shingle_zone_command(u32 op, u64 sector, u32 *sense)
+{
+	struct shingle_cmd *cmd;
+	struct request *rq;
+	blk_status_t status;
+
+	rq = blk_mq_alloc_request(shd.disk->queue, REQ_OP_DRV_OUT, 0);
+	if (IS_ERR(rq))
+		return PTR_ERR(rq);
+	cmd = blk_mq_rq_to_pdu(rq);
+	cmd->op = op;
+	cmd->sector = sector;
+	cmd->sense = 0;
+	status = blk_execute_rq(rq, false);
+	*sense = cmd->sense;
+	blk_mq_free_request(rq);
+	return blk_status_to_errno(status);
+}
+
+const struct shingle_geometry *shingle_geometry(void)
+{
+	return &shd.geometry;
+}
+
 static const struct block_device_operations shingle_fops = {
 	.owner = THIS_MODULE,
+	.report_zones = report_zones,
+	.ioctl = shingle_sg_ioctl,
 };
 
 /* /sys/block/shd0/shingle */
@@ -580,10 +727,10 @@ static int __init open_drive(void)
 		fail(SHINGLE_EXIT_SETUP, "the drive file %s is refused: %s\n",
 		     drive, why);
 	shingle_drive_geometry(shd.drive, &shd.geometry);
-	if (shd.geometry.zoned == 2)
+	if (shd.geometry.zoned && !is_power_of_2(shd.geometry.zone_sectors))
 		fail(SHINGLE_EXIT_SETUP,
-		     "the drive file %s is of a host-managed drive, which this driver does not offer yet\n",
-		     drive);
+		     "the drive file %s has zones of %llu sectors; Linux takes only zones whose size is a power of two\n",
+		     drive, shd.geometry.zone_sectors);
 	if (!shd.geometry.queue_depth || shd.geometry.queue_depth > MAX_TAGS)
 		fail(SHINGLE_EXIT_SETUP, "a queue depth of %u is impossible\n",
 		     shd.geometry.queue_depth);
@@ -615,8 +762,19 @@ static int __init add_disk_shd0(void)
 		lim.features |= BLK_FEAT_WRITE_CACHE;
 	if (g->volatile_cache && g->fua)
 		lim.features |= BLK_FEAT_FUA;
-	if (g->discard) {
-		lim.max_hw_discard_sectors = g->max_request_sectors;
+	if (g->zoned) {
+		lim.features |= BLK_FEAT_ZONED;
+		lim.chunk_sectors = g->zone_sectors;
+		lim.zone_write_granularity = g->physical_block_bytes;
+		lim.max_open_zones = g->open_max;
+		/* Zone append is the block layer's: no such command in ZBC. */
+	}
+	if (g->discard && g->zoned) {
+		/* Only whole zones can be forgotten. */
+		lim.max_hw_discard_sectors = g->zone_sectors;
+		lim.discard_granularity = g->zone_sectors << SECTOR_SHIFT;
+	} else if (g->discard) {
+		lim.max_hw_discard_sectors = SATA_TRIM_SECTORS;
 		lim.discard_granularity = g->physical_block_bytes;
 	}
 
@@ -632,11 +790,21 @@ static int __init add_disk_shd0(void)
 	shd.disk = blk_mq_alloc_disk(&shd.tag_set, &lim, NULL);
 	if (IS_ERR(shd.disk))
 		return PTR_ERR(shd.disk);
+	/* sg3-utils take the major that all disks without one share for NVMe. */
+	shd.disk->major = register_blkdev(0, "shd");
+	if (shd.disk->major < 0)
+		return shd.disk->major;
+	shd.disk->minors = 1;
 	strscpy(shd.disk->disk_name, "shd0", DISK_NAME_LEN);
 	shd.disk->fops = &shingle_fops;
 	/* Looking for a partition table would be requests nobody asked for. */
 	shd.disk->flags |= GENHD_FL_NO_PART;
 	set_capacity(shd.disk, g->capacity_sectors);
+	if (g->zoned) {
+		err = blk_revalidate_disk_zones(shd.disk);
+		if (err)
+			return err;
+	}
 	return device_add_disk(NULL, shd.disk, shingle_groups);
 }
 
