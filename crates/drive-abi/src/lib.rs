@@ -199,6 +199,7 @@ pub unsafe extern "C" fn shingle_drive_geometry(
         zones: drive.zones(),
         open_max: match &profile.translation {
             Translation::HostManaged(zones) => zones.open_max,
+            Translation::HostAware(disk) => disk.zones.open_max,
             _ => 0,
         },
         read_restricted: match &profile.translation {

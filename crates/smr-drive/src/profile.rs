@@ -121,6 +121,21 @@ pub enum Translation {
     StaticMapping(StaticMapping),
     /// Zones that the host must write in order.
     HostManaged(Zones),
+    /// Zones that the host had better write in order, and a media cache.
+    HostAware(HostAware),
+}
+
+/// A host-aware disk. Its `zones.open_max` is the optimal number of open zones: no write is refused for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostAware {
+    /// The zones.
+    pub zones: Zones,
+    /// The media cache. What concerns bands and streams has no meaning here: the bands are the zones.
+    pub cache: StaticMapping,
+    /// Zones with data in the media cache that the disk can follow.
+    pub non_sequential_max: u32,
+    /// Time to note where a zone ends that is closed because another is opened.
+    pub close_ns: u64,
 }
 
 /// The zones of a zoned disk. All have one size but the last, which ends where the disk does.
@@ -257,6 +272,32 @@ pub mod sample {
             command_ns: 10_000_000,
             read_restricted: false,
             discard_resets: false,
+        });
+        profile
+    }
+
+    /// A host-aware drive of `capacity_bytes` with the same zones; its cache holds `cache_blocks` and `entries`.
+    pub fn host_aware(
+        capacity_bytes: u64,
+        zone_blocks: u64,
+        cache_blocks: u64,
+        entries: u64,
+    ) -> Profile {
+        let mut profile = shingled(capacity_bytes, cache_blocks, entries);
+        let Translation::StaticMapping(mut cache) = profile.translation else {
+            unreachable!()
+        };
+        cache.stream_min_blocks = u64::MAX;
+        cache.stream_runs_max = 0;
+        let Translation::HostManaged(zones) = host_managed(capacity_bytes, zone_blocks).translation
+        else {
+            unreachable!()
+        };
+        profile.translation = Translation::HostAware(HostAware {
+            zones,
+            cache,
+            non_sequential_max: 3,
+            close_ns: 15_000_000,
         });
         profile
     }

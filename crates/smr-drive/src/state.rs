@@ -30,6 +30,17 @@ pub enum SavedTranslation {
     Static(SavedStatic),
     /// [`HostManaged`](crate::translation::HostManaged): the zones that are not as new.
     Zones(Vec<SavedZone>),
+    /// [`HostAware`](crate::translation::HostAware).
+    HostAware(SavedHostAware),
+}
+
+/// The zones of a host-aware disk that are not as new, and its media cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedHostAware {
+    /// The zones.
+    pub zones: Vec<SavedZone>,
+    /// The media cache.
+    pub cache: SavedStatic,
 }
 
 /// A zone that was used.
@@ -101,7 +112,7 @@ impl State {
                 ..SavedStatic::default()
             }),
             // Of a zoned disk the host knows what was written, and mkfs resets it.
-            Translation::Conventional | Translation::HostManaged(_) => SavedTranslation::Nothing,
+            _ => SavedTranslation::Nothing,
         };
         State {
             profile,

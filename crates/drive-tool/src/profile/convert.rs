@@ -3,7 +3,8 @@
 
 use super::reader::{ProfileError, ProfileText};
 use smr_drive::profile::{
-    Buffer, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping, Translation, Zones,
+    Buffer, HostAware, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping,
+    Translation, Zones,
 };
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -123,6 +124,7 @@ fn translation(text: &ProfileText) -> Translation {
     match text.kind.as_str() {
         "static_mapping" => Translation::StaticMapping(static_mapping(text)),
         "host_managed" => Translation::HostManaged(zones(text)),
+        "host_aware" => Translation::HostAware(host_aware(text)),
         _ => Translation::Conventional,
     }
 }
@@ -140,10 +142,41 @@ fn zones(text: &ProfileText) -> Zones {
     }
 }
 
+fn host_aware(text: &ProfileText) -> HostAware {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    HostAware {
+        zones: Zones {
+            zone_blocks: blocks(of("zone") * MIB),
+            conventional_first: of("conventional_first") as u32,
+            conventional_last: of("conventional_last") as u32,
+            open_max: of("open_optimal") as u32,
+            command_ns: ns(of("zone_command")),
+            // ZBC: behind a write pointer, host-aware disks give the initialisation pattern.
+            read_restricted: false,
+            discard_resets: false,
+        },
+        cache: persistent_cache(text),
+        non_sequential_max: of("non_sequential_optimal") as u32,
+        close_ns: ns(of("zone_close")),
+    }
+}
+
 fn static_mapping(text: &ProfileText) -> StaticMapping {
     let of = |key: &str| text.get(&format!("translation.{key}"));
     StaticMapping {
         band_tracks: of("band") as u32,
+        stream_min_blocks: blocks(of("stream_min") * MIB),
+        stream_memory_ns: ns(of("stream_memory") * 1000.0),
+        stream_runs_max: of("stream_runs") as u32,
+        ..persistent_cache(text)
+    }
+}
+
+/// The cache alone, without bands of its own and without streams.
+fn persistent_cache(text: &ProfileText) -> StaticMapping {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    StaticMapping {
+        band_tracks: 0,
         cache_blocks: blocks(of("cache") * GIB),
         cache_entries_max: of("cache_entries") as u64,
         entry_ns: ns(of("entry_time")),
@@ -156,8 +189,8 @@ fn static_mapping(text: &ProfileText) -> StaticMapping {
             .map(|i| ns(of("merge_base") * f64::from(1 << i).powf(of("merge_exponent"))))
             .collect(),
         clean_max_ns_per_block: ns(of("clean_max_per_block")),
-        stream_min_blocks: blocks(of("stream_min") * MIB),
-        stream_memory_ns: ns(of("stream_memory") * 1000.0),
-        stream_runs_max: of("stream_runs") as u32,
+        stream_min_blocks: u64::MAX,
+        stream_memory_ns: 0,
+        stream_runs_max: 0,
     }
 }

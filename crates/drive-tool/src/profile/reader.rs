@@ -43,6 +43,12 @@ const COMMON: &[Rule] = &[
 
 const STATIC_MAPPING: &[Rule] = &[
     ("translation.band", "tracks", 1.0, 10000.0),
+    ("translation.stream_min", "MiB", 0.01, 65536.0),
+    ("translation.stream_memory", "s", 0.0, 3600.0),
+    ("translation.stream_runs", "1", 1.0, 1000.0),
+];
+
+const PERSISTENT_CACHE: &[Rule] = &[
     ("translation.cache", "GiB", 0.0001, 10000.0),
     ("translation.cache_entries", "1", 1.0, 1e8),
     ("translation.entry_time", "ms", 0.0, 100.0),
@@ -54,9 +60,16 @@ const STATIC_MAPPING: &[Rule] = &[
     ("translation.merge_base", "ms", 0.0, 1000.0),
     ("translation.merge_exponent", "1", 0.1, 3.0),
     ("translation.clean_max_per_block", "ms", 0.0, 1000.0),
-    ("translation.stream_min", "MiB", 0.01, 65536.0),
-    ("translation.stream_memory", "s", 0.0, 3600.0),
-    ("translation.stream_runs", "1", 1.0, 1000.0),
+];
+
+const HOST_AWARE: &[Rule] = &[
+    ("translation.zone", "MiB", 0.0625, 65536.0),
+    ("translation.conventional_first", "zones", 0.0, 1e6),
+    ("translation.conventional_last", "zones", 0.0, 1e6),
+    ("translation.open_optimal", "zones", 1.0, 1e6),
+    ("translation.non_sequential_optimal", "zones", 1.0, 1e6),
+    ("translation.zone_command", "ms", 0.0, 10000.0),
+    ("translation.zone_close", "ms", 0.0, 10000.0),
 ];
 
 const HOST_MANAGED: &[Rule] = &[
@@ -70,10 +83,11 @@ const HOST_MANAGED: &[Rule] = &[
 ];
 
 /// Kinds of translation, by name, with the keys each of them has.
-const KINDS: [(&str, &[Rule]); 3] = [
+const KINDS: [(&str, &[&[Rule]]); 4] = [
     ("conventional", &[]),
-    ("static_mapping", STATIC_MAPPING),
-    ("host_managed", HOST_MANAGED),
+    ("static_mapping", &[STATIC_MAPPING, PERSISTENT_CACHE]),
+    ("host_managed", &[HOST_MANAGED]),
+    ("host_aware", &[HOST_AWARE, PERSISTENT_CACHE]),
 ];
 const CONFIDENCES: [&str; 6] = ["S", "P", "2", "D", "R", "G"];
 
@@ -185,7 +199,7 @@ pub fn read(file: &str, text: &str) -> Result<ProfileText, ProfileError> {
         );
         return Err(place.error(item.and_then(Item::span), message));
     };
-    let rules = [COMMON, rules_of_kind].concat();
+    let rules = [&[COMMON], *rules_of_kind].concat().concat();
     refuse_unknown(&place, root, &rules)?;
     let mut parameters = BTreeMap::new();
     for rule in &rules {

@@ -63,6 +63,30 @@ impl Bands {
         }
     }
 
+    /// The same with the zones of a host-aware disk as bands: all of one size, the scratch band as long as a zone.
+    pub fn of_zones(
+        layout: &Layout,
+        cache_blocks: u64,
+        zone_blocks: u64,
+        capacity_blocks: u64,
+    ) -> Self {
+        let home = cache_blocks + zone_blocks;
+        assert!(
+            layout.blocks() >= home + capacity_blocks,
+            "the platters hold the cache and what the host sees"
+        );
+        Bands {
+            regions: alloc::vec![Region {
+                first_block: 0,
+                first_band: 0,
+                band_blocks: zone_blocks,
+            }],
+            home,
+            scratch: Pba(cache_blocks),
+            capacity_blocks,
+        }
+    }
+
     fn region(&self, block: Block) -> &Region {
         let i = self.regions.partition_point(|r| r.first_block <= block.0);
         &self.regions[i.saturating_sub(1)]

@@ -108,8 +108,7 @@ impl StaticMapping {
         }
     }
 
-    fn start_job(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<Job> {
-        let band = self.next_to_clean(forced)?;
+    fn start_job(&mut self, arm: &mut Arm, now_ns: u64, band: BandId) -> Job {
         let range = self.bands.range(band);
         let dirt = self.map.dirt().get(&band).copied().unwrap_or_default();
         let tail = self.tails.get(&band).map(|t| t.start);
@@ -174,20 +173,22 @@ impl StaticMapping {
         );
         phase(&mut ns, arm, home, span.blocks(), Access::Write);
         job.total_ns = ns.min(self.profile.clean_max_ns_per_block * range.blocks());
-        Some(job)
+        job
     }
 
-    /// See [`super::TranslationLayer::clean_slice`].
+    /// See [`super::TranslationLayer::clean_slice`]. A band that is half cleaned is finished; then comes `first`.
     pub(super) fn clean_slice_static(
         &mut self,
         arm: &mut Arm,
         now_ns: u64,
         forced: bool,
+        first: Option<BandId>,
     ) -> Option<u64> {
         let mut job = match self.job.take() {
             Some(job) => job,
             None => {
-                let job = self.start_job(arm, now_ns, forced)?;
+                let band = first.or_else(|| self.next_to_clean(forced))?;
+                let job = self.start_job(arm, now_ns, band);
                 arm.drift_to(job.place());
                 job
             }

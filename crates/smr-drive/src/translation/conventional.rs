@@ -38,21 +38,28 @@ impl Conventional {
         let ahead = buffer
             .pieces_from(here)
             .chain(buffer.pieces().take_while(|(r, _)| r.start < here));
-        let wanted = ahead
-            .filter(|(range, piece)| allowed(*range, piece))
-            .take(self.window);
-        let (_, start) = wanted
-            .map(|(range, _)| {
-                (
-                    arm.position_ns(need.now_ns, Pba(range.start.0), Access::Write),
-                    range.start,
-                )
-            })
-            .min()?;
+        let wanted = ahead.filter(|(range, piece)| allowed(*range, piece));
+        let starts = wanted.map(|(range, _)| range.start);
+        let start = self.nearest(arm, need.now_ns, Pba(0), starts)?;
         let end = buffer
             .contiguous_end(start)
             .min(start + self.destage_blocks_max);
         Some(BlockRange::new(start, end))
+    }
+}
+
+impl Conventional {
+    /// Of the first few of `starts`, the one that the arm reaches first. Block 0 is at `home`.
+    pub(super) fn nearest(
+        &self,
+        arm: &Arm,
+        now_ns: u64,
+        home: Pba,
+        starts: impl Iterator<Item = Block>,
+    ) -> Option<Block> {
+        let cost = |start: Block| arm.position_ns(now_ns, home + start.0, Access::Write);
+        let first = starts.take(self.window).map(|start| (cost(start), start));
+        first.min().map(|(_, start)| start)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod bands;
 pub mod cache_map;
 mod cleaning;
 mod conventional;
+mod host_aware;
 mod host_managed;
 mod plan_static;
 mod static_mapping;
@@ -35,6 +36,7 @@ use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use conventional::Conventional;
+pub use host_aware::HostAware;
 pub use host_managed::HostManaged;
 pub use static_mapping::StaticMapping;
 use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId};
@@ -201,6 +203,14 @@ pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn Tr
                 _ => &[],
             };
             Box::new(HostManaged::new(zones, profile, saved))
+        }
+        profile::Translation::HostAware(zones) => {
+            let fresh = Default::default();
+            let saved = match saved {
+                SavedTranslation::HostAware(saved) => saved,
+                _ => &fresh,
+            };
+            Box::new(HostAware::new(zones, profile, arm.layout(), saved))
         }
     }
 }

@@ -6,6 +6,7 @@
 //! them. Everything else goes to the log.
 
 use super::static_mapping::StaticMapping;
+use super::written::Written;
 use super::{Destage, Need};
 use crate::trace::Where;
 use crate::volatile_buffer::{Piece, VolatileBuffer};
@@ -25,7 +26,7 @@ impl StaticMapping {
         self.streams.expire(need.now_ns);
         self.plan_continuation(buffer, need)
             .or_else(|| self.plan_new_stream(buffer))
-            .or_else(|| self.plan_append(buffer, need))
+            .or_else(|| self.plan_append(buffer, need, &Written::default()))
     }
 
     /// More of a run that streams, or of a candidate that is now long enough.
@@ -77,16 +78,22 @@ impl StaticMapping {
         }
     }
 
-    /// A batch of entries for the log. What grows into a run is left alone as long as nobody waits for it.
-    fn plan_append(&mut self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
+    /// A batch of entries for the log, without the blocks of `skip`. What grows into a run is left alone as long as nobody
+    /// waits for it.
+    pub(super) fn plan_append(
+        &mut self,
+        buffer: &VolatileBuffer,
+        need: Need,
+        skip: &Written,
+    ) -> Option<Destage> {
         let growing = |range: BlockRange, p: &Piece| {
             range.blocks() >= GROWING_BLOCKS && p.last_ns + need.hold_ns > need.now_ns
         };
-        let mut ranges = self.gather(buffer, |range, piece| {
+        let mut ranges = self.gather(buffer, skip, |range, piece| {
             need.is_due(piece) || need.pressure && !growing(range, piece)
         });
         if ranges.is_empty() && need.pressure {
-            ranges = self.gather(buffer, |_, _| true);
+            ranges = self.gather(buffer, skip, |_, _| true);
         }
         let last = ranges.last()?;
         self.cursor = last.end;
@@ -102,6 +109,7 @@ impl StaticMapping {
     fn gather(
         &self,
         buffer: &VolatileBuffer,
+        skip: &Written,
         wanted: impl Fn(BlockRange, &Piece) -> bool,
     ) -> Vec<BlockRange> {
         let mut ranges = Vec::new();
@@ -115,8 +123,17 @@ impl StaticMapping {
         for (range, _) in around.filter(|(range, piece)| wanted(*range, piece)) {
             let mut at = range.start;
             while at < range.end {
+                let skipped = skip.next(at);
+                if let Some(extent) = skipped.filter(|extent| extent.start <= at) {
+                    at = extent.end;
+                    continue;
+                }
                 let entry_end = at + self.profile.entry_blocks_max.min(blocks_left);
-                let end = range.end.min(entry_end).min(self.bands.range_of(at).end);
+                let end = range
+                    .end
+                    .min(entry_end)
+                    .min(self.bands.range_of(at).end)
+                    .min(skipped.map_or(range.end, |extent| extent.start));
                 ranges.push(BlockRange::new(at, end));
                 blocks_left -= end.0 - at.0;
                 if blocks_left == 0 || ranges.len() >= self.profile.append_entries_max as usize {

@@ -59,6 +59,16 @@ impl StaticMapping {
         saved: &SavedStatic,
     ) -> Self {
         let bands = Bands::new(layout, &mapping, profile.capacity_blocks());
+        StaticMapping::with_bands(mapping, profile, bands, saved)
+    }
+
+    /// The same with bands of another kind.
+    pub(super) fn with_bands(
+        mapping: profile::StaticMapping,
+        profile: &Profile,
+        bands: Bands,
+        saved: &SavedStatic,
+    ) -> Self {
         let mut map = CacheMap::new(
             mapping.cache_blocks,
             mapping.entry_header_blocks,
@@ -111,6 +121,20 @@ impl StaticMapping {
             tails,
             job: None,
             cursor: Block(0),
+        }
+    }
+
+    /// Whole bands hold nothing any more.
+    pub(super) fn forget(&mut self, range: BlockRange) {
+        self.map.drop_range(&self.bands, range);
+        self.written.remove(range);
+        let bands = &self.bands;
+        self.tails
+            .retain(|band, _| !bands.range(*band).overlaps(range));
+        if let Some(job) = &self.job {
+            if bands.range(job.band).overlaps(range) {
+                self.job = None;
+            }
         }
     }
 
@@ -289,7 +313,7 @@ impl TranslationLayer for StaticMapping {
     }
 
     fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
-        self.clean_slice_static(arm, now_ns, forced)
+        self.clean_slice_static(arm, now_ns, forced, None)
     }
 
     fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {

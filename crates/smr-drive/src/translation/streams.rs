@@ -104,6 +104,9 @@ impl Streams {
 
 /// Adds a run; the one that has not grown for longest makes room.
 fn remember(runs: &mut Vec<Run>, runs_max: usize, run: Run) {
+    if runs_max == 0 {
+        return;
+    }
     if runs.len() >= runs_max {
         let oldest = runs
             .iter()

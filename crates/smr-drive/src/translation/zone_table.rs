@@ -10,10 +10,12 @@
 //!     ├─────────────────── Closed ─────────┘                │
 //!     └───────────────────────────────────── reset ─────────┘
 //! ```
-//! `write`, `open`, `close`, `finish` and `reset` are the functions; LRU is `make_room`.
+//! `write` (host-managed) and `write_anywhere` (host-aware), `open`, `close`, `finish` and `reset` are the functions; LRU is
+//! `make_room`.
 //!
 //! INV-Z1: an empty zone has nothing below its write pointer, every other sequential zone has.
-//! INV-Z2: `implicit` and `explicit` count exactly the zones that are open, and these are at most `open_max`.
+//! INV-Z2: `implicit` and `explicit` count exactly the zones that are open, and these are at most `open_max`; where no
+//! write may be refused, one more.
 
 use crate::profile::Zones;
 use crate::state::SavedZone;
@@ -40,6 +42,8 @@ pub struct ZoneTable {
     /// Implicitly open zones, the one that was written longest ago first.
     implicit: Vec<ZoneId>,
     explicit: u32,
+    /// Zones closed to make room since somebody asked.
+    closed_for_room: u64,
 }
 
 impl ZoneTable {
@@ -61,6 +65,7 @@ impl ZoneTable {
             rows: Vec::new(),
             implicit: Vec::new(),
             explicit: 0,
+            closed_for_room: 0,
         };
         let empty = Row {
             written_sectors: 0,
@@ -184,6 +189,51 @@ impl ZoneTable {
         Ok(())
     }
 
+    /// Notes a write of a host-aware disk, which may go anywhere: a write pointer moves to the end of the last block
+    /// written (tcmu-runner, file_zbc.c: `zbc_write`). `in_order` gets what was written at write pointers.
+    pub fn write_anywhere(
+        &mut self,
+        at: Lba,
+        sectors: u64,
+        mut in_order: impl FnMut(BlockRange),
+    ) -> Result<(), ZoneError> {
+        let end = at.0 + sectors;
+        let ids = self.at(at).0..=self.at(Lba(end - 1)).0;
+        for id in ids.clone().map(ZoneId) {
+            match self.zone(id).ok_or(ZoneError::OutOfRange)?.state {
+                ZoneState::ReadOnly => return Err(ZoneError::ReadOnly),
+                ZoneState::Offline => return Err(ZoneError::Offline),
+                _ => {}
+            }
+        }
+        for id in ids.map(ZoneId) {
+            let Some(mut zone) = self.zone(id) else { break };
+            let zone_end = zone.start.0 + zone.size_sectors;
+            let (from, to) = (at.0.max(zone.start.0), end.min(zone_end));
+            if self.is_conventional(id) || zone.state == ZoneState::Full {
+                continue;
+            }
+            if from == zone.write_pointer.0 {
+                in_order(BlockRange::covering(Lba(from), to - from));
+            }
+            zone.write_pointer = zone.write_pointer.max(Lba(to));
+            if zone.write_pointer.0 == zone_end {
+                zone.state = ZoneState::Full;
+            } else if !is_open(zone.state) {
+                // Without room it is opened all the same: no write is refused.
+                let _ = self.make_room();
+                zone.state = ZoneState::ImplicitOpen;
+            }
+            self.put(id, zone);
+        }
+        Ok(())
+    }
+
+    /// How many zones were closed to make room since the last call.
+    pub fn take_closed_for_room(&mut self) -> u64 {
+        core::mem::take(&mut self.closed_for_room)
+    }
+
     /// Opens a zone: it stays open until it is closed, finished, reset or full.
     pub fn open(&mut self, at: Lba) -> Result<(), ZoneError> {
         let (id, mut zone) = self.named(at)?;
@@ -259,6 +309,7 @@ impl ZoneTable {
         if let Some(mut zone) = self.zone(id) {
             zone.state = closed(&zone);
             self.put(id, zone);
+            self.closed_for_room += 1;
         }
         Ok(())
     }
@@ -298,16 +349,18 @@ impl ZoneTable {
                 *least = sectors.min(*least);
             }
         }
+        self.save_kept(|id| kept.get(&id).copied())
+    }
+
+    /// The same, given how many sectors of a zone are left if that is not all.
+    pub fn save_kept(&self, kept: impl Fn(ZoneId) -> Option<u64>) -> Vec<SavedZone> {
         let mut saved = Vec::new();
         for id in (0..self.count()).map(ZoneId) {
             let Some(mut zone) = self.zone(id) else { break };
             if self.is_conventional(id) || zone.state == ZoneState::Empty {
                 continue;
             }
-            if let Some(sectors) = kept
-                .get(&id)
-                .filter(|s| zone.start.0 + **s < zone.write_pointer.0)
-            {
+            if let Some(sectors) = kept(id).filter(|s| zone.start.0 + s < zone.write_pointer.0) {
                 zone.write_pointer = Lba(zone.start.0 + sectors);
                 zone.state = closed(&zone);
             }
@@ -327,13 +380,17 @@ impl ZoneTable {
 
     /// The same, here and now.
     pub fn power_cut(&mut self, volatile: &[BlockRange]) {
-        let saved = self.save(volatile);
+        self.restore(&self.save(volatile));
+    }
+
+    /// As it was saved.
+    pub fn restore(&mut self, saved: &[SavedZone]) {
         *self = ZoneTable::new(
             self.zones,
             self.sequential,
             self.capacity_sectors,
             self.unit_sectors,
-            &saved,
+            saved,
         );
     }
 
@@ -356,7 +413,8 @@ impl ZoneTable {
             self.explicit as usize,
             "INV-Z2"
         );
-        assert!(self.open_count() <= self.zones.open_max, "INV-Z2");
+        let beyond = u32::from(self.sequential == ZoneType::SeqPreferred);
+        assert!(self.open_count() <= self.zones.open_max + beyond, "INV-Z2");
         for (i, row) in self.rows.iter().enumerate() {
             match row.state {
                 ZoneState::Empty => assert_eq!(row.written_sectors, 0, "INV-Z1: zone {i}"),
