@@ -45,6 +45,12 @@ mod tests {
             shingled.translation,
             Translation::StaticMapping(_)
         ));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let profile = load(&path).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(path.file_stem().unwrap().to_str(), Some(&profile.name[..]));
+        }
         let conventional = parse("wd5000ys.toml", CONVENTIONAL).unwrap();
         assert_eq!(conventional.translation, Translation::Conventional);
         assert_eq!(conventional.mechanics.revolution_ns, 8_333_333);
@@ -76,7 +82,11 @@ mod tests {
     #[test]
     fn a_missing_key_is_named() {
         let wrong = refusal(&CONVENTIONAL.replace("knee = ", "# "));
-        assert!(wrong.contains("seek.knee"), "{wrong}");
+        assert!(
+            wrong.contains("x.toml:20: seek.knee is missing: expected")
+                && wrong.contains("stroke"),
+            "{wrong}"
+        );
     }
 
     #[test]

@@ -221,10 +221,15 @@ fn parameter(place: &Place<'_>, root: &Item, rule: &Rule) -> Result<Parameter, P
         "expected {{ value = …, unit = \"{unit}\", source = \"…\", confidence = \"…\" }} with a value from {least} to {most}"
     );
     let (section, name) = key.split_once('.').unwrap_or(("", key));
-    let item = root
-        .get(section)
-        .and_then(|s| s.get(name))
-        .ok_or_else(|| place.error(None, format!("{key} is missing: {expected}")))?;
+    let section = root.get(section);
+    // What is not there has no line of its own: its section has.
+    let missing = || {
+        place.error(
+            section.and_then(Item::span),
+            format!("{key} is missing: {expected}"),
+        )
+    };
+    let item = section.and_then(|s| s.get(name)).ok_or_else(missing)?;
     let wrong = |what: String| place.error(item.span(), format!("{key}: {what}: {expected}"));
     let table = item
         .as_inline_table()
