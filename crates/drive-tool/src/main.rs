@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `shingle-drive`: makes, inspects and exports simulated drives.
 
+mod commands_validate;
+
 use clap::{Parser, Subcommand};
 use drive_tool::{drive_file, profile, replay, trace_file};
 use serde_json::{json, Value};
@@ -93,6 +95,10 @@ enum Command {
         /// The trace
         trace: PathBuf,
     },
+    /// Compares drives with what was measured on real ones
+    Validate(commands_validate::Validate),
+    /// What the figures of the validation are drawn from, as JSON
+    Curves(commands_validate::Curves),
 }
 
 #[derive(Subcommand)]
@@ -140,6 +146,8 @@ fn main() -> ExitCode {
             trace_out,
             trace,
         } => replay_command(&profile, seed, trace_out, &trace),
+        Command::Validate(args) => commands_validate::validate(&args),
+        Command::Curves(args) => commands_validate::curves(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
