@@ -182,7 +182,8 @@ impl StaticMapping {
         } else {
             range.blocks().div_ceil(p.entry_blocks_max)
         };
-        let waiting = buffer.piece_count() as u64;
+        // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
+        let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
         let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
         if entries > 0
             && self.map.entry_count() + waiting + entries > p.cache_entries_max + credit.entries
@@ -192,7 +193,7 @@ impl StaticMapping {
         let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
         // An entry may have to skip the end of the ring, and one at each end of a band.
         let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
-        let needed = log_blocks(range.blocks(), 1) + log_blocks(buffer.blocks(), waiting) + slack;
+        let needed = log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
         let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
         free && self.streams.ends_at(range.start) || occupied + needed <= p.cache_blocks
     }
