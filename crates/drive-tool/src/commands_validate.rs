@@ -60,7 +60,7 @@ pub fn validate(args: &Validate) -> Result<(), String> {
         all.push(done);
     }
     let rows: Vec<&Row> = all.iter().flat_map(|v| &v.rows).collect();
-    let mut end = |out: &mut dyn Write| -> io::Result<()> {
+    let end = |out: &mut dyn Write| -> io::Result<()> {
         if args.full {
             for done in &all {
                 sensitivity(out, args, &done.name)?;

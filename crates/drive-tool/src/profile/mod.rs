@@ -83,8 +83,7 @@ mod tests {
     fn a_missing_key_is_named() {
         let wrong = refusal(&CONVENTIONAL.replace("knee = ", "# "));
         assert!(
-            wrong.contains("x.toml:20: seek.knee is missing: expected")
-                && wrong.contains("stroke"),
+            wrong.contains("x.toml:20: seek.knee is missing: expected") && wrong.contains("stroke"),
             "{wrong}"
         );
     }

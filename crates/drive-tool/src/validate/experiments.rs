@@ -18,7 +18,7 @@ use zoned::{Block, BlockRange};
 
 /// Of every drive and every run of the validation.
 pub const SEED: u64 = 7;
-/// A request that takes as long waits for a slice of cleaning: the least stall of the logs (drives.md, 3.4).
+/// A request that takes as long waits for a slice of cleaning: the least stall of the logs.
 const STALL_NS: u64 = 80_000_000;
 /// The longest stall that the logs count as one slice.
 const SLICE_STALL_MAX_NS: u64 = 170_000_000;
@@ -72,12 +72,14 @@ pub enum Experiment {
     RandomReads,
     /// The arm alone: seeks between random places, without rotation.
     Seeks,
-    /// 20 bands, evenly over the drive, `pieces` random blocks cached in each; then idleness until all is clean.
+    /// 20 bands, evenly over the drive, `pieces` blocks of each cached one by one in random order; then idleness until all
+    /// is clean. From 4,000 pieces on, one band in the middle.
     BandClean {
-        /// 4 KiB blocks per band; more than a band has means every one of its blocks, in random order.
+        /// 4 KiB blocks per band; at most all of them.
         pieces: u64,
     },
-    /// One 4 KiB write to each of `places`, evenly over `1/share` of the drive; then idleness until all is clean.
+    /// One 4 KiB write to each of `places`, evenly over `1/share` in the middle of the drive; then idleness until all is
+    /// clean.
     Touch {
         /// Number of writes.
         places: u64,
@@ -110,7 +112,10 @@ impl fmt::Display for Experiment {
                 write!(f, "500,000 random 4 KiB writes over {mib} MiB")
             }
             Experiment::Stalls { gib, warm_s, log_s } => {
-                write!(f, "random 4 KiB writes over {gib} GiB, {log_s} s after {warm_s} s")
+                write!(
+                    f,
+                    "random 4 KiB writes over {gib} GiB, {log_s} s after {warm_s} s"
+                )
             }
             Experiment::FewRandomWrites => write!(f, "10,000 random 4 KiB writes"),
             Experiment::Sequential { write, per_mille } => {
@@ -188,7 +193,7 @@ fn random_writes(mut host: Host, mib: u64) -> Readings {
     let mut random = Random(11);
     let mut readings = Readings::new();
     let (mut written, mut slow) = (Vec::new(), 0u64);
-    let mut window_ns = 0;
+    let (mut window_ns, mut windows, mut slow_before) = (0, Vec::new(), vec![0]);
     for i in 0..WRITES {
         let block = random.below(range);
         let before_ns = host.now_ns;
@@ -213,31 +218,27 @@ fn random_writes(mut host: Host, mib: u64) -> Readings {
         if (i + 1) % WINDOW == 0 {
             let s = (host.now_ns - window_ns) as f64 / S;
             window_ns = host.now_ns;
-            let name = match (i + 1) / WINDOW {
-                1 => "first_window_s",
-                5 => "window_5_s",
-                9 => "window_9_s",
-                10 => "window_10_s",
-                _ => continue,
-            };
-            readings.insert(name, s);
+            windows.push(s);
+            slow_before.push(slow);
         }
     }
     readings.insert("slow_writes", slow as f64);
     readings.insert("total_s", host.now_ns as f64 / S);
-    for (window, ms) in [("window_5_s", "early_ms"), ("window_10_s", "late_ms")] {
-        let s = readings[window];
-        readings.insert(ms, s / WINDOW as f64 * 1e3);
+    let ms = |s: f64| s / WINDOW as f64 * 1e3;
+    // Early is the first window that lies behind the knee as a whole, late the last one.
+    let early = (0..windows.len()).find(|i| slow_before[*i] > 0);
+    if let Some(early) = early {
+        readings.insert("early_ms", ms(windows[early]));
     }
-    readings.insert("late_iops", WINDOW as f64 / readings["window_10_s"]);
-    readings.insert("first_50k_iops", WINDOW as f64 / readings["first_window_s"]);
+    let late_s = windows[windows.len() - 1];
+    readings.insert("late_ms", ms(late_s));
+    readings.insert("late_iops", WINDOW as f64 / late_s);
+    readings.insert("first_window_s", windows[0]);
+    readings.insert("first_50k_iops", WINDOW as f64 / windows[0]);
+    readings.insert("window_5_s", windows[4]);
+    readings.insert("window_9_s", windows[8]);
     if let Some(plateau) = readings.get("plateau_iops") {
         readings.insert("plateau_over_late", plateau / readings["late_iops"]);
-    }
-    let c = host.drive.counters();
-    if c.bands_cleaned_forced > 0 {
-        let s = c.cleaning_ns as f64 / S / c.bands_cleaned_forced as f64;
-        readings.insert("band_s", s);
     }
     readings
 }
@@ -412,25 +413,14 @@ fn band_clean(mut host: Host, pieces: u64) -> Readings {
     let Some(bands) = bands(&profile) else {
         return Readings::new();
     };
-    let (count, places) = if pieces > 4_000 {
-        (1, pieces)
-    } else {
-        (BANDS, pieces)
-    };
+    let count = if pieces > 4_000 { 1 } else { BANDS };
     for i in 0..count {
         let middle = profile.capacity_blocks() * (2 * i + 1) / (2 * count);
         let range = bands.range_of(Block(middle));
-        if places >= range.blocks() {
-            for block in shuffled(range, &mut random) {
-                // Durable one by one: in the buffer, neighbours would find each other.
-                host.request(Op::Write, at(block, 1), FLAG_FUA)
-                    .expect("inside the drive");
-            }
-            continue;
-        }
-        for _ in 0..places {
-            let block = range.start.0 + random.below(range.blocks());
-            host.request(Op::Write, at(block, 1), 0)
+        let order = shuffled(range, &mut random);
+        for block in order.into_iter().take(pieces as usize) {
+            // Durable one by one: in the buffer they would be put in order.
+            host.request(Op::Write, at(block, 1), FLAG_FUA)
                 .expect("inside the drive");
         }
     }
@@ -452,10 +442,11 @@ fn touch(mut host: Host, places: u64, share: u64) -> Readings {
         return Readings::new();
     };
     let stride = profile.capacity_blocks() / share / places;
+    let first = (profile.capacity_blocks() - stride * places) / 2;
     let mut blocks = 0;
     for i in 0..places {
         // Not at a band's edge.
-        let block = i * stride + stride / 2;
+        let block = first + i * stride + stride / 2;
         blocks += bands.range_of(Block(block)).blocks();
         host.request(Op::Write, at(block, 1), 0)
             .expect("inside the drive");
@@ -507,7 +498,10 @@ fn interrupted(profile: &Profile) -> Readings {
         host.run_of(Op::Write, half, half, 256, 8);
         flush(&mut host);
         let c = host.drive.counters();
-        (host.now_ns, c.streamed_bytes as f64 / (2 * half * 4096) as f64)
+        (
+            host.now_ns,
+            c.streamed_bytes as f64 / (2 * half * 4096) as f64,
+        )
     };
     let (plain_ns, _) = took(false);
     let (disrupted_ns, streamed) = took(true);

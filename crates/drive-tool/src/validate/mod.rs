@@ -196,9 +196,9 @@ pub fn is_quick(target: &Target) -> bool {
     match target.experiment {
         Experiment::RandomWrites { gib } => gib == 8,
         Experiment::Stalls { .. } => true,
-        Experiment::RandomWritesMib { .. }
-        | Experiment::CacheReset
-        | Experiment::First64GiB => false,
+        Experiment::RandomWritesMib { .. } | Experiment::CacheReset | Experiment::First64GiB => {
+            false
+        }
         _ => true,
     }
 }

@@ -128,9 +128,9 @@ pub fn load(drives: &Path, name: &str) -> Result<Option<Vec<Target>>, String> {
     let file = path.display();
     let text = std::fs::read_to_string(&path).map_err(|why| format!("{file}: {why}"))?;
     let parsed: File = toml_edit::de::from_str(&text).map_err(|why| {
-        let line = why
-            .span()
-            .map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+        let line = why.span().map_or(1, |s| {
+            text[..s.start.min(text.len())].matches('\n').count() + 1
+        });
         format!("{file}:{line}: {}", why.message().trim())
     })?;
     Ok(Some(parsed.targets))

@@ -193,7 +193,8 @@ impl StaticMapping {
         let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
         // An entry may have to skip the end of the ring, and one at each end of a band.
         let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
-        let needed = log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
+        let needed =
+            log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
         let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
         free && self.streams.ends_at(range.start) || occupied + needed <= p.cache_blocks
     }
