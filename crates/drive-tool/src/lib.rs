@@ -2,8 +2,11 @@
 //! Host side of the simulated drives: profiles as people write them, drive files, traces, and how
 //! the model compares with what was measured.
 
+pub mod blkparse;
 pub mod drive_file;
 pub mod host;
+pub mod load;
+pub mod meter;
 pub mod nearest;
 pub mod profile;
 pub mod random;

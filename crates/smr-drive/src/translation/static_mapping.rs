@@ -221,9 +221,7 @@ impl StaticMapping {
         for range in &destage.ranges {
             let entry_blocks = range.blocks() + self.profile.entry_header_blocks;
             let at = self.map.pba(self.map.head() + blocks);
-            ns += arm
-                .transfer_ns(at, entry_blocks)
-                .max(self.profile.entry_ns);
+            ns += arm.transfer_ns(at, entry_blocks).max(self.profile.entry_ns);
             blocks += entry_blocks;
             self.streams.cached(*range, now_ns);
         }
