@@ -10,6 +10,7 @@ use drive_tool::profile;
 use drive_tool::replay;
 use serde_json::{json, Value};
 use smr_drive::request::Op;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -68,9 +69,9 @@ struct Common {
     /// The drive is looked at so often
     #[arg(long, default_value_t = 1000)]
     interval_ms: u64,
-    /// JSON lines
+    /// Also add JSON lines to this file
     #[arg(long)]
-    json: bool,
+    record: Option<PathBuf>,
 }
 
 impl Common {
@@ -124,13 +125,11 @@ pub fn load(args: &Load) -> Result<(), String> {
         "event": "load", "drive": name, "op": kind.as_ref().map(|v| v.get_name()), "block": load.block,
         "range": load.range, "count": load.count, "depth": load.depth, "seed": load.seed, "used": !args.common.new,
     });
-    print(
-        args.common.json,
-        asked,
-        &meter,
-        &mut host.drive,
-        host.now_ns,
-    )
+    let mut report = String::new();
+    host.drive
+        .report(host.now_ns, &mut report)
+        .map_err(|why| why.to_string())?;
+    show(&args.common, asked, &meter, &report)
 }
 
 /// Plays the trace and says what its requests saw.
@@ -151,7 +150,7 @@ pub fn replay(args: &Replay) -> Result<(), String> {
     let asked = json!({
         "event": "replay", "drive": name, "seed": options.seed, "used": options.used, "refused": replayed.refused,
     });
-    if replayed.refused > 0 && !args.common.json {
+    if replayed.refused > 0 {
         println!(
             "{} requests were refused: beyond the end of the drive, too long, or a command that it does not have",
             replayed.refused
@@ -163,35 +162,23 @@ pub fn replay(args: &Replay) -> Result<(), String> {
         .drive
         .report(end_ns, &mut report)
         .map_err(|why| why.to_string())?;
-    show(args.common.json, asked, replayed.meter(), &report)
+    show(&args.common, asked, replayed.meter(), &report)
 }
 
-fn print(
-    as_json: bool,
-    asked: Value,
-    meter: &Meter,
-    drive: &mut smr_drive::Drive,
-    now_ns: u64,
-) -> Result<(), String> {
-    let mut report = String::new();
-    drive
-        .report(now_ns, &mut report)
-        .map_err(|why| why.to_string())?;
-    show(as_json, asked, meter, &report)
-}
-
-fn show(as_json: bool, asked: Value, meter: &Meter, report: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    let shown = if as_json {
+fn show(common: &Common, asked: Value, meter: &Meter, report: &str) -> Result<(), String> {
+    if let Some(path) = &common.record {
         let counters: Value = serde_json::from_str(report).map_err(|why| why.to_string())?;
         let mut lines = vec![asked];
         lines.extend(meter.records());
         lines.push(json!({"event": "counters", "counters": counters}));
-        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
-    } else {
-        meter.print(&mut out)
-    };
-    match shown {
+        let added = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .and_then(|mut file| lines.iter().try_for_each(|line| writeln!(file, "{line}")));
+        added.map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    match meter.print(&mut io::stdout().lock()) {
         // The reader of a pipe has seen enough.
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|why| why.to_string()),

@@ -19,9 +19,9 @@ pub struct Validate {
     /// Also what takes longer than a moment, and the sensitivity to what is not known
     #[arg(long)]
     full: bool,
-    /// JSON lines
+    /// Also write the rows to this file, as JSON lines
     #[arg(long)]
-    json: bool,
+    record: Option<PathBuf>,
 }
 
 /// Which drives to draw.
@@ -37,7 +37,7 @@ pub struct Curves {
     seconds: u64,
 }
 
-/// Prints the table, or the records.
+/// Prints the table, and writes the records.
 pub fn validate(args: &Validate) -> Result<(), String> {
     let (profiles, only_targets) = validate::names(&args.drives)?;
     let names = if args.names.is_empty() {
@@ -45,36 +45,30 @@ pub fn validate(args: &Validate) -> Result<(), String> {
     } else {
         &args.names
     };
-    let mut out = io::stdout().lock();
     let mut all: Vec<Validated> = Vec::new();
+    let mut records = String::new();
     for name in names {
         let done = validate::validate(&args.drives, name, |t| args.full || validate::is_quick(t))?;
-        let printed = if args.json {
-            done.rows
-                .iter()
-                .try_for_each(|row| writeln!(out, "{}", row.json(done.profile_crc32)))
-        } else {
-            print_rows(&mut out, &done)
-        };
-        printed.map_err(|why| why.to_string())?;
+        print_rows(&mut io::stdout().lock(), &done).map_err(|why| why.to_string())?;
+        for row in &done.rows {
+            records += &format!("{}\n", row.json(done.profile_crc32));
+        }
         all.push(done);
     }
+    if args.full {
+        for done in &all {
+            records += &sensitivity(args, &done.name)?;
+        }
+    }
+    for name in &only_targets {
+        println!("{name}: targets but no profile; its rows were not run");
+    }
     let rows: Vec<&Row> = all.iter().flat_map(|v| &v.rows).collect();
-    let end = |out: &mut dyn Write| -> io::Result<()> {
-        if args.full {
-            for done in &all {
-                sensitivity(out, args, &done.name)?;
-            }
-        }
-        if args.json {
-            return Ok(());
-        }
-        for name in &only_targets {
-            writeln!(out, "{name}: targets but no profile; its rows were not run")?;
-        }
-        writeln!(out, "{}", validate::headline(&rows))
-    };
-    end(&mut out).map_err(|why| why.to_string())
+    println!("{}", validate::headline(&rows));
+    if let Some(path) = &args.record {
+        std::fs::write(path, records).map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn print_rows(out: &mut dyn Write, done: &Validated) -> io::Result<()> {
@@ -108,32 +102,28 @@ fn print_rows(out: &mut dyn Write, done: &Validated) -> io::Result<()> {
     Ok(())
 }
 
-fn sensitivity(out: &mut dyn Write, args: &Validate, name: &str) -> io::Result<()> {
+/// Prints how far the headline figures depend on what is not known; returns the records.
+fn sensitivity(args: &Validate, name: &str) -> Result<String, String> {
     let path = args.drives.join(format!("{name}.toml"));
-    let profile = profile::load(&path).map_err(|why| io::Error::other(why.to_string()))?;
+    let profile = profile::load(&path).map_err(|why| why.to_string())?;
+    let mut records = String::new();
     for band in validate::sensitivity(&profile) {
-        if args.json {
-            let record = json!({
-                "event": "sensitivity",
-                "drive": name,
-                "what": band.what,
-                "parameter": band.parameter,
-                "simulated": short(band.value).parse::<f64>().ok(),
-                "unit": band.unit,
-            });
-            writeln!(out, "{record}")?;
-        } else {
-            writeln!(
-                out,
-                "  {name}: {} with {}: {} {}",
-                band.what,
-                band.parameter,
-                short(band.value),
-                band.unit
-            )?;
-        }
+        let value = short(band.value);
+        println!(
+            "  {name}: {} with {}: {value} {}",
+            band.what, band.parameter, band.unit
+        );
+        let record = json!({
+            "event": "sensitivity",
+            "drive": name,
+            "what": band.what,
+            "parameter": band.parameter,
+            "simulated": value.parse::<f64>().ok(),
+            "unit": band.unit,
+        });
+        records += &format!("{record}\n");
     }
-    Ok(())
+    Ok(records)
 }
 
 /// Prints what the figures are drawn from, one JSON line for each drive.

@@ -5,7 +5,7 @@ mod convert;
 mod reader;
 
 pub use convert::convert;
-pub use reader::{read, Parameter, ProfileError, ProfileText};
+pub use reader::{range_of, read, Parameter, ProfileError, ProfileText};
 
 use smr_drive::profile::Profile;
 use std::path::Path;

@@ -61,6 +61,12 @@ const STATIC_MAPPING: &[Rule] = &[
 
 /// Kinds of translation, by name.
 pub const KINDS: [&str; 2] = ["conventional", "static_mapping"];
+/// Least and most of a key's values.
+pub fn range_of(key: &str) -> Option<(f64, f64)> {
+    let rule = COMMON.iter().chain(STATIC_MAPPING).find(|r| r.0 == key)?;
+    Some((rule.2, rule.3))
+}
+
 const CONFIDENCES: [&str; 6] = ["S", "P", "2", "D", "R", "G"];
 
 /// Why a profile is refused.
