@@ -56,7 +56,7 @@ pub fn validate(args: &Validate) -> Result<(), String> {
         all.push(done);
     }
     if args.full {
-        for done in &all {
+        for done in all.iter().filter(|done| done.sensitivity) {
             records += &sensitivity(args, &done.name)?;
         }
     }

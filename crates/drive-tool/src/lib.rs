@@ -11,5 +11,6 @@ pub mod nearest;
 pub mod profile;
 pub mod random;
 pub mod replay;
+pub mod speed;
 pub mod trace_file;
 pub mod validate;

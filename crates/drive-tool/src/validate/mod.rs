@@ -131,6 +131,8 @@ pub struct Validated {
     pub profile_crc32: u32,
     /// The rows.
     pub rows: Vec<Row>,
+    /// Its targets ask for the sensitivity of the headline figures.
+    pub sensitivity: bool,
 }
 
 /// Names of the drives of a folder, in order: those with a profile, and those with targets only.
@@ -164,7 +166,7 @@ pub fn validate(
     let bytes = std::fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
     let mut done: BTreeMap<Experiment, Readings> = BTreeMap::new();
     let mut rows = Vec::new();
-    let all = targets::load(drives, name)?.unwrap_or_default();
+    let (all, sensitivity) = targets::load(drives, name)?;
     for target in all.into_iter().filter(wanted) {
         let readings = done
             .entry(target.experiment)
@@ -188,6 +190,7 @@ pub fn validate(
         name: name.to_string(),
         profile_crc32: crc32fast::hash(&bytes),
         rows,
+        sensitivity,
     })
 }
 

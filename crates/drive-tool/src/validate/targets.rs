@@ -10,6 +10,9 @@ use std::path::Path;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Whether the headline figures are also given over what is not known.
+    #[serde(default)]
+    sensitivity: bool,
     targets: Vec<Target>,
 }
 
@@ -119,11 +122,12 @@ impl Expected {
     }
 }
 
-/// Reads the targets of a drive; `None` if it has no file.
-pub fn load(drives: &Path, name: &str) -> Result<Option<Vec<Target>>, String> {
+/// The rows of a drive, and whether its file asks for the sensitivity of the headline figures. A drive without a file has
+/// no rows.
+pub fn load(drives: &Path, name: &str) -> Result<(Vec<Target>, bool), String> {
     let path = drives.join("targets").join(format!("{name}.toml"));
     if !path.exists() {
-        return Ok(None);
+        return Ok((Vec::new(), false));
     }
     let file = path.display();
     let text = std::fs::read_to_string(&path).map_err(|why| format!("{file}: {why}"))?;
@@ -133,7 +137,7 @@ pub fn load(drives: &Path, name: &str) -> Result<Option<Vec<Target>>, String> {
         });
         format!("{file}:{line}: {}", why.message().trim())
     })?;
-    Ok(Some(parsed.targets))
+    Ok((parsed.targets, parsed.sensitivity))
 }
 
 #[cfg(test)]
