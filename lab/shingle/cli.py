@@ -20,6 +20,7 @@ from rich.console import Console
 from shingle import (
     build,
     drive,
+    drives_cli,
     experiment,
     machine,
     process,
@@ -253,16 +254,8 @@ def test_command(sanitize: bool, names: tuple[str, ...]) -> None:
     sys.exit(tests.main(names, sanitize=sanitize))
 
 
-@cli.command(epilog=_examples("drives", "drives st8000as0002"))
-@click.argument("name", required=False)
-def drives(name: str | None) -> None:
-    """List the drives that can be simulated, or show one with its sources."""
-    if name is None:
-        for profile in drive.profiles().values():
-            size = drive.capacity_of(profile) / 1e12
-            out.print(f"{profile.name:16} {size:6.2f} TB  {profile.text('model')}", soft_wrap=True)
-        return
-    out.print(drive.find(name).path.read_text().rstrip(), soft_wrap=True, markup=False)
+cli.add_command(drives_cli.drives)
+cli.add_command(drives_cli.replay)
 
 
 @cli.command("workloads", epilog=_examples("workloads", "workloads Postmark"))

@@ -33,7 +33,7 @@ _OPERATIONS = {"written": (1, "#333333"), "read": (0, "#66a182")}
 _BINS = 200
 _GIB = 1 << 30
 _SECTOR = 512
-_STYLE: Any = {
+STYLE: Any = {
     "svg.hashsalt": "shingle",
     "font.size": 8,
     "axes.spines.top": False,
@@ -57,7 +57,7 @@ class Series:
 def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Path) -> tuple[Path, Path]:
     """Draws the runs side by side and writes `stem`.svg and `stem`.png."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             3,
             len(series),

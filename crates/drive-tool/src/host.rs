@@ -8,7 +8,12 @@ use smr_drive::request::{Op, Refusal, Request};
 use smr_drive::state::State;
 use smr_drive::Drive;
 use std::collections::BTreeSet;
-use zoned::{BlockRange, Lba, BLOCK_SECTORS};
+use zoned::{Block, BlockRange, Lba, BLOCK_SECTORS};
+
+/// `blocks` blocks from `block` on.
+pub fn at(block: u64, blocks: u64) -> BlockRange {
+    BlockRange::new(Block(block), Block(block + blocks))
+}
 
 /// A host with one drive.
 pub struct Host {
@@ -27,6 +32,17 @@ impl Host {
         Host::with_drive(Drive::new(
             Opened {
                 state: Box::new(State::new(profile, seed)),
+                contents: Contents::new(),
+            },
+            seed,
+        ))
+    }
+
+    /// A host with a clean drive whose every band was written before, as on the drives that were measured.
+    pub fn used(profile: Profile, seed: u64) -> Self {
+        Host::with_drive(Drive::new(
+            Opened {
+                state: Box::new(State::used(profile, seed)),
                 contents: Contents::new(),
             },
             seed,
@@ -72,6 +88,26 @@ impl Host {
                 sectors,
             },
         )
+    }
+
+    /// `blocks` blocks from `from` on, in requests of `request` blocks, `depth` of them at a time; waits for all.
+    pub fn run_of(&mut self, op: Op, from: u64, blocks: u64, request: u64, depth: usize) {
+        let (mut next, end, mut running) = (from, from + blocks, 0);
+        while next < end || running > 0 {
+            if next < end && running < depth {
+                let n = request.min(end - next);
+                self.submit(op, at(next, n), 0)
+                    .expect("inside the drive, and within its queue");
+                next += n;
+                running += 1;
+                continue;
+            }
+            running -= self.completions();
+            if running > 0 {
+                self.step();
+                running -= self.completions();
+            }
+        }
     }
 
     /// Collects completions that are due; returns how many.

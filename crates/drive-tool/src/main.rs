@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `shingle-drive`: makes, inspects and exports simulated drives.
 
+mod commands_load;
+mod commands_validate;
+
 use clap::{Parser, Subcommand};
-use drive_tool::{drive_file, faults, profile, replay, trace_file};
+use drive_tool::{drive_file, faults, profile, trace_file};
 use serde_json::{json, Value};
 use smr_drive::profile::Translation;
 use smr_drive::state::State;
@@ -83,20 +86,14 @@ enum Command {
         #[command(subcommand)]
         command: faults::FaultsCommand,
     },
-    /// Plays a trace to a new drive, with no kernel
-    Replay {
-        /// Model of the drive
-        #[arg(long)]
-        profile: PathBuf,
-        /// Of the drive and the run
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Where to write the new trace
-        #[arg(long)]
-        trace_out: Option<PathBuf>,
-        /// The trace
-        trace: PathBuf,
-    },
+    /// Plays a trace to a drive, with no kernel: one of ours, or text of blkparse
+    Replay(commands_load::Replay),
+    /// Random or sequential requests to a drive, with no kernel
+    Load(commands_load::Load),
+    /// Compares drives with what was measured on real ones
+    Validate(commands_validate::Validate),
+    /// What the figures of the validation are drawn from, as JSON
+    Curves(commands_validate::Curves),
 }
 
 #[derive(Subcommand)]
@@ -139,12 +136,10 @@ fn main() -> ExitCode {
             command: ProfileCommand::Show { name, json },
         } => show(&name, json),
         Command::Faults { command } => faults::run(command),
-        Command::Replay {
-            profile,
-            seed,
-            trace_out,
-            trace,
-        } => replay_command(&profile, seed, trace_out, &trace),
+        Command::Replay(args) => commands_load::replay(&args),
+        Command::Load(args) => commands_load::load(&args),
+        Command::Validate(args) => commands_validate::validate(&args),
+        Command::Curves(args) => commands_validate::curves(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -241,7 +236,7 @@ fn clean(path: &Path, output: &Path) -> Result {
 fn read_trace(path: &Path) -> Result<Vec<trace_file::Event>> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|why| format!("{name}: {why}"))?;
-    trace_file::read(&bytes).map_err(|why| format!("{name}: {why}"))
+    trace_file::read_any(&name.to_string(), &bytes)
 }
 
 fn trace_command(path: &Path, csv: bool) -> Result {
@@ -303,25 +298,5 @@ fn show(name: &str, as_json: bool) -> Result {
             p.value, p.unit, p.confidence, p.source
         );
     }
-    Ok(())
-}
-
-fn replay_command(profile: &Path, seed: u64, trace_out: Option<PathBuf>, trace: &Path) -> Result {
-    let profile = profile::load(profile).map_err(|why| why.to_string())?;
-    let mut replayed = replay::replay(profile, seed, &read_trace(trace)?);
-    if let Some(path) = trace_out {
-        std::fs::write(&path, &replayed.trace)
-            .map_err(|why| format!("{}: {why}", path.display()))?;
-    }
-    let mut report = String::new();
-    let end_ns = replayed.end_ns;
-    replayed
-        .drive
-        .report(end_ns, &mut report)
-        .map_err(|why| why.to_string())?;
-    println!(
-        "{{\"end_ns\":{end_ns},\"refused\":{},\"counters\":{report}}}",
-        replayed.refused
-    );
     Ok(())
 }

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plays a trace to a new drive: the model with no kernel. Requests arrive when they did, or as soon as the queue has
-//! room. Their data are not known, so all are zero.
+//! Plays a trace to a drive: the model with no kernel. Requests arrive when they did, or as soon as the queue has room;
+//! a latency counts from when they did. Their data are not known, so all are zero.
 
+use crate::host::Host;
+use crate::meter::Meter;
 use crate::trace_file::{Event, Row};
-use smr_drive::contents::Contents;
-use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
 use smr_drive::request::{Class, Refusal, FLAG_FAILED, FLAG_META};
-use smr_drive::state::State;
 use smr_drive::Drive;
 use zoned::BlockRange;
+
+/// What a replay is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Of the drive and the run.
+    pub seed: u64,
+    /// Every band was written before.
+    pub used: bool,
+    /// Keep a new trace.
+    pub keep_trace: bool,
+}
 
 /// What came of it.
 pub struct Replayed {
@@ -19,47 +29,53 @@ pub struct Replayed {
     pub end_ns: u64,
     /// Requests that the drive refused: beyond its end, mostly.
     pub refused: u64,
-    /// The new trace.
+    /// The new trace, if it was to be kept.
     pub trace: Vec<u8>,
+    keep_trace: bool,
+    meter: Meter,
 }
 
-/// Plays all requests of `events`.
-pub fn replay(profile: Profile, seed: u64, events: &[Event]) -> Replayed {
-    let opened = Opened {
-        state: Box::new(State::new(profile, seed)),
-        contents: Contents::new(),
+/// Plays all requests of `events`, and then lets the drive clean. Latencies go to `meter`.
+pub fn replay(profile: Profile, options: Options, events: &[Event], meter: Meter) -> Replayed {
+    let host = if options.used {
+        Host::used(profile, options.seed)
+    } else {
+        Host::new(profile, options.seed)
     };
     let mut replay = Replayed {
-        drive: Drive::new(opened, seed),
+        drive: host.drive,
         end_ns: 0,
         refused: 0,
         trace: Vec::new(),
+        keep_trace: options.keep_trace,
+        meter,
     };
+    let mut rows: Vec<Row> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Request(row) => Some(*row),
+            Event::Marker(..) | Event::Drive(_) => None,
+        })
+        .collect();
+    // Traces are in order of completion.
+    rows.sort_by_key(|row| (row.arrival_ns, row.request.tag));
     // Journals and superblocks are known by their requests.
     for class in [Class::Journal, Class::Superblock] {
-        let ranges = rows(events)
+        let ranges = rows
+            .iter()
             .filter(|r| r.class == class as u8)
             .map(|r| r.request.blocks());
         replay.drive.set_class(class, union(ranges.collect()));
     }
     replay.take_trace();
-    for row in rows(events) {
-        replay.play(row);
+    for i in 0..rows.len() {
+        replay.play(&rows, i);
     }
-    while !replay.drive.is_clean() || replay.drive.next_event().is_some() {
-        let Some(next_ns) = replay.drive.next_event() else {
-            break;
-        };
-        replay.advance(next_ns);
+    while let Some(next_ns) = replay.drive.next_event() {
+        replay.advance(&rows, next_ns);
     }
+    replay.meter.finish(&replay.drive);
     replay
-}
-
-fn rows(events: &[Event]) -> impl Iterator<Item = &Row> {
-    events.iter().filter_map(|event| match event {
-        Event::Request(row) => Some(row),
-        Event::Marker(..) | Event::Drive(_) => None,
-    })
 }
 
 fn union(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
@@ -75,7 +91,15 @@ fn union(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
 }
 
 impl Replayed {
+    /// The latencies.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     fn take_trace(&mut self) {
+        if !self.keep_trace {
+            return;
+        }
         let mut buf = [0; 1 << 16];
         loop {
             let n = self.drive.trace_take(&mut buf);
@@ -86,30 +110,40 @@ impl Replayed {
         }
     }
 
-    fn advance(&mut self, now_ns: u64) {
-        let mut done = 0;
-        self.drive.advance(now_ns, usize::MAX, |_| done += 1);
-        if done > 0 {
+    fn advance(&mut self, rows: &[Row], now_ns: u64) {
+        let mut done = Vec::new();
+        self.drive
+            .advance(now_ns, usize::MAX, |completion| done.push(completion.tag));
+        for tag in &done {
+            let row = &rows[*tag as usize];
+            self.meter
+                .done(&self.drive, &row.request, row.arrival_ns, now_ns);
+        }
+        if !done.is_empty() {
             self.end_ns = now_ns;
             self.take_trace();
         }
     }
 
-    fn play(&mut self, row: &Row) {
+    /// Plays the i-th request, under the tag i.
+    fn play(&mut self, rows: &[Row], i: usize) {
+        let row = &rows[i];
         let mut request = row.request;
         request.flags &= !FLAG_FAILED;
+        request.tag = i as u64;
         if row.class == Class::Metadata as u8 {
             request.flags |= FLAG_META;
         }
-        let mut now_ns = row.arrival_ns;
+        // The queue may have kept the request before waiting until later than this one's arrival.
+        let mut now_ns = row.arrival_ns.max(self.end_ns);
         while let Some(next_ns) = self.drive.next_event().filter(|next| *next <= now_ns) {
-            self.advance(next_ns);
+            self.advance(rows, next_ns);
         }
         while let Err(why) = self.drive.submit(now_ns, request) {
             match (why, self.drive.next_event()) {
                 (Refusal::QueueFull, Some(next_ns)) => {
                     now_ns = now_ns.max(next_ns);
-                    self.advance(now_ns);
+                    self.advance(rows, now_ns);
                 }
                 _ => {
                     self.refused += 1;
@@ -117,5 +151,48 @@ impl Replayed {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace_file;
+    use smr_drive::profile::sample;
+    use smr_drive::request::Op;
+
+    fn meter() -> Meter {
+        Meter::new(80_000_000, 1_000_000_000)
+    }
+
+    #[test]
+    fn a_trace_of_a_replay_replays_to_the_same_trace() {
+        let profile = || sample::shingled(1 << 30, 20_000, 500);
+        let mut host = Host::new(profile(), 1);
+        host.drive.trace_take(&mut []);
+        let mut random = crate::random::Random(5);
+        for _ in 0..300 {
+            let range = crate::host::at(random.below(10_000), 1);
+            host.request(Op::Write, range, 0).unwrap();
+        }
+        let mut bytes = vec![0; 1 << 16];
+        let n = host.drive.trace_take(&mut bytes);
+        let events = trace_file::read(&bytes[..n]).unwrap();
+        let options = Options {
+            seed: 1,
+            used: false,
+            keep_trace: true,
+        };
+        let first = replay(profile(), options, &events, meter());
+        assert_eq!(
+            (
+                first.refused,
+                first.meter().records()[0]["operations"]["write"]["requests"].as_u64()
+            ),
+            (0, Some(300))
+        );
+        let again = trace_file::read(&first.trace).unwrap();
+        let second = replay(profile(), options, &again, meter());
+        assert!(first.trace == second.trace && !first.trace.is_empty());
     }
 }

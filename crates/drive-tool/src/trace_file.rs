@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads request traces; the format is in `smr_drive::trace`.
+//! Reads request traces; the format is in `smr_drive::trace`, its grammar in docs/trace-format.md.
 
+use crate::blkparse;
 use hdrhistogram::Histogram;
 use smr_drive::activity;
 use smr_drive::request::{Op, Request, FLAG_FAILED};
@@ -39,6 +40,10 @@ pub const EVENTS: [&str; 8] = [
 ];
 /// Names of what the arm does, by number, as in the drive's report.
 pub const ACTIVITIES: [&str; activity::ACTIVITIES] = activity::NAMES;
+/// Latest arrival that is believed: 73 years, so that sums of times fit.
+pub const ARRIVAL_MAX_NS: u64 = 1 << 61;
+/// Last sector that is believed: 16 EiB less what a request may be long.
+pub const SECTOR_MAX: u64 = 1 << 54;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,22 +106,37 @@ fn u64_at(record: &[u8], at: usize) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Reads a whole trace.
+/// Reads a trace in whichever of the two formats it is; `file` is its name in errors.
+pub fn read_any(file: &str, bytes: &[u8]) -> Result<Vec<Event>, String> {
+    let read = if bytes.starts_with(MAGIC) {
+        read(bytes)
+    } else {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if blkparse::is_blkparse(text) => blkparse::read(text),
+            _ => Err(
+                "neither a trace (SHGLTRC1) nor text of blkparse: expected one of the two".into(),
+            ),
+        }
+    };
+    read.map_err(|why| format!("{file}: {why}"))
+}
+
+/// Reads a whole trace. Errors count records from 0, those of a marker's text included.
 pub fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
     let rest = bytes
         .strip_prefix(MAGIC)
         .ok_or("not a trace: it does not begin with SHGLTRC1")?;
     if rest.len() % RECORD_BYTES != 0 {
         return Err(format!(
-            "the trace is cut off in its record {}",
-            rest.len() / RECORD_BYTES
+            "the trace is cut off in its record {}: expected {RECORD_BYTES} bytes, found {}",
+            rest.len() / RECORD_BYTES,
+            rest.len() % RECORD_BYTES
         ));
     }
     let mut events = Vec::new();
-    let mut records = rest.chunks_exact(RECORD_BYTES);
-    while let Some(record) = records.next() {
-        let sectors = u64_at(record, 24) as u32;
-        if record[31] == MARKER && sectors == 0 && record[28] != 0 {
+    let mut records = rest.chunks_exact(RECORD_BYTES).enumerate();
+    while let Some((number, record)) = records.next() {
+        if record[31] == MARKER && u64_at(record, 24) as u32 == 0 && record[28] != 0 {
             events.push(Event::Drive(DriveEvent {
                 at_ns: u64_at(record, 0),
                 begin_ns: u64_at(record, 8),
@@ -129,39 +149,72 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
             continue;
         }
         if record[31] == MARKER {
-            let len = sectors as usize;
+            let len = u64_at(record, 24) as u32 as usize;
             let text: Vec<u8> = records
                 .by_ref()
                 .take(len.div_ceil(RECORD_BYTES))
-                .flatten()
+                .flat_map(|(_, record)| record)
                 .copied()
                 .take(len)
                 .collect();
+            if text.len() < len {
+                return Err(format!(
+                    "record {number}: a marker of {len} bytes: expected them in the records behind it, found {}",
+                    text.len()
+                ));
+            }
             events.push(Event::Marker(
                 u64_at(record, 0),
                 String::from_utf8_lossy(&text).into_owned(),
             ));
             continue;
         }
-        let op = Op::from_number(u32::from(record[28]))
-            .filter(|_| usize::from(record[29]) < CLASSES.len());
-        let op = op.ok_or_else(|| format!("record {} makes no sense", events.len()))?;
-        events.push(Event::Request(Row {
-            arrival_ns: u64_at(record, 0),
-            completion_ns: u64_at(record, 8),
-            request: Request {
-                tag: u64_at(record, 40),
-                op,
-                flags: u32::from(record[30]),
-                lba: Lba(u64_at(record, 16)),
-                sectors,
-            },
-            class: record[29],
-            place: record[31],
-            service_ns: u64_at(record, 32),
-        }));
+        let row = row(record).map_err(|why| format!("record {number}: {why}"))?;
+        events.push(Event::Request(row));
     }
     Ok(events)
+}
+
+fn row(record: &[u8]) -> Result<Row, String> {
+    let (op, class, place) = (record[28], record[29], record[31]);
+    let (arrival_ns, completion_ns, sector) =
+        (u64_at(record, 0), u64_at(record, 8), u64_at(record, 16));
+    let op = Op::from_number(u32::from(op))
+        .ok_or_else(|| format!("operation {op}: expected 0 to {}", OPS.len() - 1))?;
+    if usize::from(class) >= CLASSES.len() {
+        return Err(format!(
+            "class {class}: expected 0 to {}",
+            CLASSES.len() - 1
+        ));
+    }
+    if usize::from(place) >= PLACES.len() {
+        return Err(format!(
+            "place {place}: expected 0 to {}, or 255 for a marker",
+            PLACES.len() - 1
+        ));
+    }
+    if arrival_ns > ARRIVAL_MAX_NS || completion_ns < arrival_ns {
+        return Err(format!(
+            "arrival at {arrival_ns} ns and completion at {completion_ns} ns: expected an arrival up to {ARRIVAL_MAX_NS} and no completion before it"
+        ));
+    }
+    if sector > SECTOR_MAX {
+        return Err(format!("sector {sector}: expected at most {SECTOR_MAX}"));
+    }
+    Ok(Row {
+        arrival_ns,
+        completion_ns,
+        request: Request {
+            tag: u64_at(record, 40),
+            op,
+            flags: u32::from(record[30]),
+            lba: Lba(sector),
+            sectors: u64_at(record, 24) as u32,
+        },
+        class,
+        place,
+        service_ns: u64_at(record, 32),
+    })
 }
 
 /// One line for each request; markers and events as comments.
@@ -359,5 +412,33 @@ mod tests {
             .unwrap_err()
             .contains("cut off"));
         assert!(read(b"something").unwrap_err().contains("SHGLTRC1"));
+        assert!(read_any("x", b"something")
+            .unwrap_err()
+            .starts_with("x: neither"));
+    }
+
+    #[test]
+    fn a_record_that_makes_no_sense_is_refused_with_its_number() {
+        // Record 0 is a write, 1 and 2 a marker and its text, 3 a read.
+        for (record, byte, value, what) in [
+            (0, 28, 9, "record 0: operation 9"),
+            (3, 29, 4, "record 3: class 4"),
+            (3, 31, 4, "record 3: place 4"),
+            (3, 7, 0x40, "record 3: arrival"),
+            (0, 15, 0, "record 0: arrival"),
+            (3, 23, 1, "record 3: sector"),
+            (1, 24, 200, "record 1: a marker of 200 bytes"),
+        ] {
+            let mut bytes = trace();
+            if byte == 15 {
+                // Completion at 0.
+                bytes[8 + 8..8 + 16].fill(0);
+                bytes[8] = 1;
+            } else {
+                bytes[8 + record * RECORD_BYTES + byte] = value;
+            }
+            let why = read(&bytes).unwrap_err();
+            assert!(why.starts_with(what) && why.contains("expected"), "{why}");
+        }
     }
 }

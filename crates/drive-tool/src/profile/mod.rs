@@ -5,7 +5,7 @@ mod convert;
 mod reader;
 
 pub use convert::convert;
-pub use reader::{read, Parameter, ProfileError, ProfileText};
+pub use reader::{range_of, read, Parameter, ProfileError, ProfileText};
 
 use smr_drive::profile::Profile;
 use std::path::Path;
@@ -45,6 +45,15 @@ mod tests {
             shingled.translation,
             Translation::StaticMapping(_)
         ));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let profile = load(&path).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(path.file_stem().unwrap().to_str(), Some(&profile.name[..]));
+        }
         let conventional = parse("wd5000ys.toml", CONVENTIONAL).unwrap();
         assert_eq!(conventional.translation, Translation::Conventional);
         assert_eq!(conventional.mechanics.revolution_ns, 8_333_333);
@@ -76,7 +85,10 @@ mod tests {
     #[test]
     fn a_missing_key_is_named() {
         let wrong = refusal(&CONVENTIONAL.replace("knee = ", "# "));
-        assert!(wrong.contains("seek.knee"), "{wrong}");
+        assert!(
+            wrong.contains("x.toml:20: seek.knee is missing: expected") && wrong.contains("stroke"),
+            "{wrong}"
+        );
     }
 
     #[test]

@@ -89,6 +89,13 @@ const KINDS: [(&str, &[&[Rule]]); 4] = [
     ("host_managed", &[HOST_MANAGED]),
     ("host_aware", &[HOST_AWARE, PERSISTENT_CACHE]),
 ];
+/// Least and most of a key's values.
+pub fn range_of(key: &str) -> Option<(f64, f64)> {
+    let of_kinds = KINDS.iter().flat_map(|(_, rules)| rules.iter());
+    let all = of_kinds.copied().chain([COMMON]).flatten();
+    all.copied().find(|r| r.0 == key).map(|r| (r.2, r.3))
+}
+
 const CONFIDENCES: [&str; 6] = ["S", "P", "2", "D", "R", "G"];
 
 /// Why a profile is refused.
@@ -246,10 +253,15 @@ fn parameter(place: &Place<'_>, root: &Item, rule: &Rule) -> Result<Parameter, P
         "expected {{ value = …, unit = \"{unit}\", source = \"…\", confidence = \"…\" }} with a value from {least} to {most}"
     );
     let (section, name) = key.split_once('.').unwrap_or(("", key));
-    let item = root
-        .get(section)
-        .and_then(|s| s.get(name))
-        .ok_or_else(|| place.error(None, format!("{key} is missing: {expected}")))?;
+    let section = root.get(section);
+    // What is not there has no line of its own: its section has.
+    let missing = || {
+        place.error(
+            section.and_then(Item::span),
+            format!("{key} is missing: {expected}"),
+        )
+    };
+    let item = section.and_then(|s| s.get(name)).ok_or_else(missing)?;
     let wrong = |what: String| place.error(item.span(), format!("{key}: {what}: {expected}"));
     let table = item
         .as_inline_table()

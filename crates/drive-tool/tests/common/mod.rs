@@ -9,7 +9,6 @@ use smr_drive::profile::Profile;
 use smr_drive::state::{SavedStatic, SavedTranslation, State};
 use smr_drive::Drive;
 use std::path::Path;
-use zoned::{Block, BlockRange};
 
 pub const S: f64 = 1e9;
 pub const MIB_BLOCKS: u64 = 1 << 8;
@@ -42,18 +41,5 @@ pub fn used_host(name: &str, blocks: u64) -> Host {
     ))
 }
 
-pub fn at(block: u64, blocks: u64) -> BlockRange {
-    BlockRange::new(Block(block), Block(block + blocks))
-}
-
-/// A sequence of random numbers (xorshift64*): the same in every run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
-    }
-}
+pub use drive_tool::host::at;
+pub use drive_tool::random::Random;

@@ -179,8 +179,12 @@ impl CacheMap {
     /// Drops what the cache has of `range`.
     pub fn drop_range(&mut self, bands: &Bands, range: BlockRange) {
         loop {
-            let first = self.overlapping(range).next().map(|(r, e)| (r, *e));
-            let Some((found, entry)) = first else { return };
+            // From the last one on, so that one look into the map is enough.
+            let last = self.entries.range(..range.end).next_back();
+            let Some((start, entry)) = last.filter(|(_, e)| e.end > range.start) else {
+                return;
+            };
+            let (found, entry) = (BlockRange::new(*start, entry.end), *entry);
             self.remove(bands, found.start);
             if found.start < range.start {
                 self.insert(

@@ -251,26 +251,24 @@ impl TranslationLayer for StaticMapping {
         if range.blocks() >= p.stream_min_blocks {
             return true;
         }
-        let free =
-            buffer.absorbs(range) || self.streams.ends_at(range.start) || self.map.has_entry(range);
-        let entries = if free {
-            0
-        } else {
-            range.blocks().div_ceil(p.entry_blocks_max)
-        };
-        let waiting = buffer.piece_count() as u64;
+        // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
+        let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
         let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
-        if entries > 0
-            && self.map.entry_count() + waiting + entries > p.cache_entries_max + credit.entries
-        {
+        let entries = range.blocks().div_ceil(p.entry_blocks_max);
+        let has_room =
+            self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit.entries;
+        let goes_on = || self.streams.ends_at(range.start);
+        // The map is asked last: of all this, only it is large.
+        if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
             return false;
         }
         let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
         // An entry may have to skip the end of the ring, and one at each end of a band.
         let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
-        let needed = log_blocks(range.blocks(), 1) + log_blocks(buffer.blocks(), waiting) + slack;
+        let needed =
+            log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
         let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
-        free && self.streams.ends_at(range.start) || occupied + needed <= p.cache_blocks
+        occupied + needed <= p.cache_blocks || goes_on()
     }
 
     /// Writes what was planned: how long it takes.
@@ -294,9 +292,8 @@ impl TranslationLayer for StaticMapping {
         let mut blocks = 0;
         for range in &destage.ranges {
             let entry_blocks = range.blocks() + self.profile.entry_header_blocks;
-            ns += arm
-                .transfer_ns(head, entry_blocks)
-                .max(self.profile.entry_ns);
+            let at = self.map.pba(self.map.head() + blocks);
+            ns += arm.transfer_ns(at, entry_blocks).max(self.profile.entry_ns);
             blocks += entry_blocks;
             self.streams.cached(*range, now_ns);
         }
