@@ -148,7 +148,7 @@ def compare(
     cells = run.cells(drive_name, _split(fs_names), plan, capacity_bytes=capacity)
     age = drive.Age() if aged else None
     for cell in cells if aged else []:
-        file_systems.check_can_age(cell.variant)
+        file_systems.check_can_age(cell.variant, host_managed=drive.is_host_managed(cell.profile))
     cells = [replace(cell, memory_mib=memory_mib, name_ns=name_ns, call_ns=call_ns, age=age) for cell in cells]
     _perform(cells, record_file, figure_folder, plan.phases, None)
 

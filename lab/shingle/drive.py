@@ -214,7 +214,7 @@ def aged(
     progress: Progress = SILENT,
 ) -> FormattedDrive:
     """A clean drive whose file system has been used. It is aged without mount options, so that variants share it."""
-    fs.check_can_age(variant)
+    fs.check_can_age(variant, host_managed=is_host_managed(profile))
     fresh = formatted(built, profile, variant, seed=seed, capacity_bytes=capacity_bytes, progress=progress)
     key = ContentKey("aged 1").text("formatted", fresh.key).text("kernel", built.kernel.key)
     key.text("age", repr(age)).file("program", _AGE_PROGRAM).file("python", Path("/usr/bin/python3").resolve())
