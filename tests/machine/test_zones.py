@@ -89,7 +89,7 @@ def test_a_write_at_the_wrong_place_fails_and_the_console_has_the_sense(bench: B
     booted = boot(bench, write(6, block=9), REPORT, expected=REFUSED)
     assert "Input/output error" in booted.text("0")
     assert (
-        f"at sector {6 * ZONE + 72}, 8 sectors: sense 5h, 21h/04h: not at the write pointer" in booted.outcome.console
+        f"WRITE at sector {6 * ZONE + 72}, 8 sectors: sense 5h, 21h/04h: not at the write pointer" in booted.outcome.console
     )
     assert {zone.condition for zone in zones(booted.text("1"))} == {"nw", "em"}
 
@@ -109,7 +109,7 @@ def test_the_drive_opens_so_many_zones_and_no_more(bench: Bench) -> None:
     booted = boot(bench, *opened, REPORT, expected=REFUSED)
     assert statuses(booted) == [0, 0, 0, 1, 0]
     assert "Too many references" in booted.text("3")
-    assert "sense 7h, 55h/0eh: too many open zones" in booted.outcome.console
+    assert f"ZONE_OPEN at sector {7 * ZONE}, 0 sectors: sense 7h, 55h/0eh: too many open zones" in booted.outcome.console
     assert [zone.condition for zone in zones(booted.text("4"))].count("oe") == OPEN_MAX
 
 

@@ -258,7 +258,7 @@ struct shingle_cmd {
 	u64		sector;
 };
 
-/* What went wrong by the words of ZBC; NULL: nothing of a zone. */
+/* What the additional sense code says, in the words of ZBC. */
 static const char *sense_text(u32 sense)
 {
 	switch (sense & 0xffff) {
@@ -269,7 +269,7 @@ static const char *sense_text(u32 sense)
 	case 0x2105:
 		return "beyond the end of the zone";
 	case 0x2106:
-		return "a read behind the write pointer";
+		return "a read beyond the write pointer";
 	case 0x2107:
 		return "a read across zones of different types";
 	case 0x2400:
@@ -281,7 +281,7 @@ static const char *sense_text(u32 sense)
 	case 0x550e:
 		return "too many open zones";
 	default:
-		return "see ZBC";
+		return "see SPC";
 	}
 }
 
@@ -290,8 +290,9 @@ static void tell_sense(struct request *rq, u32 sense)
 {
 	if (!sense || blk_rq_is_passthrough(rq))
 		return;
-	pr_err_ratelimited("request %d at sector %llu, %u sectors: sense %xh, %02xh/%02xh: %s\n",
-			   req_op(rq), (u64)blk_rq_pos(rq), blk_rq_sectors(rq),
+	pr_err_ratelimited("%s at sector %llu, %u sectors: sense %xh, %02xh/%02xh: %s\n",
+			   blk_op_str(req_op(rq)), (u64)blk_rq_pos(rq),
+			   blk_rq_sectors(rq),
 			   sense >> 16, (sense >> 8) & 0xff, sense & 0xff,
 			   sense_text(sense));
 }
