@@ -116,6 +116,21 @@ def is_host_managed(profile: Profile) -> bool:
     return bool(profile.values.get("translation", {}).get("kind") == "host_managed")
 
 
+def check_zones(profile: Profile, capacity_bytes: int) -> None:
+    """Refuses a host-managed drive so small that all its zones are conventional: Linux does not take it."""
+    if not is_host_managed(profile):
+        return
+    values = profile.values["translation"]
+    zones = values["conventional_first"]["value"] + values["conventional_last"]["value"]
+    size = zones * values["zone"]["value"] * _BYTES[values["zone"]["unit"]]
+    if capacity_bytes <= size:
+        raise Failure(
+            f"{profile.name} needs more than {size / (1 << 30):.0f} GiB:"
+            f" so much of it is conventional zones, and Linux wants sequential ones, too.",
+            status=2,
+        )
+
+
 def cache_limits(profile: Profile) -> CacheLimits | None:
     """The size of the drive's persistent cache, if it has one."""
     translation = profile.values.get("translation", {})

@@ -801,11 +801,10 @@ static int __init add_disk_shd0(void)
 	/* Looking for a partition table would be requests nobody asked for. */
 	shd.disk->flags |= GENHD_FL_NO_PART;
 	set_capacity(shd.disk, g->capacity_sectors);
-	if (g->zoned) {
-		err = blk_revalidate_disk_zones(shd.disk);
-		if (err)
-			return err;
-	}
+	if (g->zoned && blk_revalidate_disk_zones(shd.disk))
+		fail(SHINGLE_EXIT_SETUP,
+		     "Linux does not take the zones of %s: at least one must be sequential, and all have one size\n",
+		     drive);
 	return device_add_disk(NULL, shd.disk, shingle_groups);
 }
 
