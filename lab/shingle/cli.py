@@ -168,7 +168,7 @@ def compare(
     cells = run.cells(drive_name, _split(fs_names), plan, capacity_bytes=capacity)
     age = drive.Age() if aged else None
     for cell in cells if aged else []:
-        file_systems.check_can_age(cell.variant)
+        file_systems.check_can_age(cell.variant, host_managed=drive.is_host_managed(cell.profile))
     same = {"memory_mib": memory_mib, "name_ns": name_ns, "call_ns": call_ns, "age": age, "faults": fault_plan}
     cells = [replace(cell, **same) for cell in cells]  # type: ignore[arg-type]
     _perform(cells, record_file, figure_folder, plan.phases, None)

@@ -116,6 +116,21 @@ def is_host_managed(profile: Profile) -> bool:
     return bool(profile.values.get("translation", {}).get("kind") == "host_managed")
 
 
+def check_zones(profile: Profile, capacity_bytes: int) -> None:
+    """Refuses a host-managed drive so small that all its zones are conventional: Linux does not take it."""
+    if not is_host_managed(profile):
+        return
+    values = profile.values["translation"]
+    zones = values["conventional_first"]["value"] + values["conventional_last"]["value"]
+    size = zones * values["zone"]["value"] * _BYTES[values["zone"]["unit"]]
+    if capacity_bytes <= size:
+        raise Failure(
+            f"{profile.name} needs more than {size / (1 << 30):.0f} GiB:"
+            f" so much of it is conventional zones, and Linux wants sequential ones, too.",
+            status=2,
+        )
+
+
 def cache_limits(profile: Profile) -> CacheLimits | None:
     """The size of the drive's persistent cache, if it has one."""
     translation = profile.values.get("translation", {})
@@ -214,7 +229,7 @@ def aged(
     progress: Progress = SILENT,
 ) -> FormattedDrive:
     """A clean drive whose file system has been used. It is aged without mount options, so that variants share it."""
-    fs.check_can_age(variant)
+    fs.check_can_age(variant, host_managed=is_host_managed(profile))
     fresh = formatted(built, profile, variant, seed=seed, capacity_bytes=capacity_bytes, progress=progress)
     key = ContentKey("aged 1").text("formatted", fresh.key).text("kernel", built.kernel.key)
     key.text("age", repr(age)).file("program", _AGE_PROGRAM).file("python", Path("/usr/bin/python3").resolve())

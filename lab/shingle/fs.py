@@ -61,8 +61,9 @@ class FileSystem:
     options: str = ""
     classes: frozenset[str] = frozenset()
     min_capacity_bytes: int = _GIB
-    # Can reserve space without writing it, which ageing needs.
+    # Can reserve space without writing it, which ageing needs; and on a host-managed drive.
     reserves_space: bool = True
+    zoned_reserves_space: bool = True
     probe: Probe | None = None
     # Checks an exported image without changing it; status 0 means clean.
     check: tuple[str, ...] | None = None
@@ -192,6 +193,7 @@ _ALL = (
         zoned_mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID, "-O", "zoned", "-d", "single", "-m", "single"),
         version=("/sbin/mkfs.btrfs", "-V"),
         classes=frozenset({"metadata"}),
+        zoned_reserves_space=False,
         check=("/bin/btrfs", "check", "--readonly"),
     ),
     FileSystem(
@@ -226,8 +228,8 @@ def find(name: str) -> FileSystem:
     return FILE_SYSTEMS[name]
 
 
-def check_can_age(variant: FileSystem) -> None:
-    if not variant.reserves_space:
+def check_can_age(variant: FileSystem, *, host_managed: bool) -> None:
+    if not (variant.zoned_reserves_space if host_managed else variant.reserves_space):
         raise Failure(
             f"{variant.name} cannot be aged: it cannot reserve space, and writing terabytes takes days.", status=2
         )

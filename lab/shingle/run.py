@@ -252,6 +252,7 @@ def cells(
     """The runs of a comparison, checked before anything is built."""
     profile = drive.find(drive_name)
     capacity = capacity_bytes or drive.capacity_of(profile)
+    drive.check_zones(profile, capacity)
     runs = []
     for name in dict.fromkeys(fs_names):
         variant = file_systems.find(name)

@@ -124,6 +124,12 @@ def test_a_host_managed_drive_takes_only_what_writes_in_order() -> None:
         fs.check_suits(fs.find("ext4"), "hc620", host_managed=True)
     with pytest.raises(Failure, match="no workload can run"):
         fs.check_suits(fs.find("zonefs"), "hc620", host_managed=True)
+    with pytest.raises(Failure, match="cannot be aged"):
+        fs.check_can_age(fs.find("btrfs"), host_managed=True)
+    fs.check_can_age(fs.find("btrfs"), host_managed=False)
+    drive.check_zones(drive.find("hc620"), 132 << 30)
+    with pytest.raises(Failure, match="needs more than 131 GiB"):
+        drive.check_zones(drive.find("hc620"), 131 << 30)
     assert "-m" in fs.find("f2fs").mkfs_argv(host_managed=True)
     assert "-m" not in fs.find("f2fs").mkfs_argv()
 

@@ -89,7 +89,8 @@ def test_a_write_at_the_wrong_place_fails_and_the_console_has_the_sense(bench: B
     booted = boot(bench, write(6, block=9), REPORT, expected=REFUSED)
     assert "Input/output error" in booted.text("0")
     assert (
-        f"at sector {6 * ZONE + 72}, 8 sectors: sense 5h, 21h/04h: not at the write pointer" in booted.outcome.console
+        f"WRITE at sector {6 * ZONE + 72}, 8 sectors: sense 5h, 21h/04h: not at the write pointer"
+        in booted.outcome.console
     )
     assert {zone.condition for zone in zones(booted.text("1"))} == {"nw", "em"}
 
@@ -109,7 +110,9 @@ def test_the_drive_opens_so_many_zones_and_no_more(bench: Bench) -> None:
     booted = boot(bench, *opened, REPORT, expected=REFUSED)
     assert statuses(booted) == [0, 0, 0, 1, 0]
     assert "Too many references" in booted.text("3")
-    assert "sense 7h, 55h/0eh: too many open zones" in booted.outcome.console
+    assert (
+        f"ZONE_OPEN at sector {7 * ZONE}, 0 sectors: sense 7h, 55h/0eh: too many open zones" in booted.outcome.console
+    )
     assert [zone.condition for zone in zones(booted.text("4"))].count("oe") == OPEN_MAX
 
 
@@ -255,6 +258,20 @@ def test_zones_that_linux_cannot_take_are_refused_with_a_sentence(bench: Bench) 
         bench.boot([job.sync()], drive=drive)
     said = "zones of 491520 sectors; Linux takes only zones whose size is a power of two"
     assert any(said in line for line in caught.value.detail)
+
+
+def test_a_drive_of_conventional_zones_only_is_refused_with_a_sentence(bench: Bench) -> None:
+    drive = bench.empty(profile=small(bench), capacity_bytes=CONVENTIONAL * ZONE_BYTES)
+    with pytest.raises(Failure) as caught:
+        bench.boot([job.sync()], drive=drive)
+    assert any("at least one must be sequential" in line for line in caught.value.detail)
+
+
+def test_the_last_zone_may_be_smaller(bench: Bench) -> None:
+    drive = bench.empty(profile=small(bench), capacity_bytes=CAPACITY_BYTES - ZONE_BYTES // 2)
+    last = f"blkzone report -o {11 * ZONE} /dev/shd0 && {write(11, blocks=ZONE // 16)} && {of_zone('reset', 11)}"
+    booted = bench.boot([job.run(["/bin/sh", "-c", last], stdout="0")], drive=drive)
+    assert "len 0x040000, cap 0x040000" in booted.text("0")
 
 
 def formatted(bench: Bench, name: str) -> FormattedDrive:

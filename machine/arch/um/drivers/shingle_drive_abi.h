@@ -31,7 +31,7 @@ struct shingle_geometry {
 	shingle_u64 zone_sectors;	/* 0 if the drive reports no zones */
 	shingle_u32 zones;		/* that the drive reports */
 	shingle_u32 open_max;		/* zones open at a time; 0: no limit */
-	shingle_u32 read_restricted;	/* boolean: nothing to read behind a write pointer */
+	shingle_u32 read_restricted;	/* boolean: no reads beyond a write pointer */
 };
 
 struct shingle_zone {

@@ -270,7 +270,7 @@ struct shingle_cmd {
 	u64		sector;
 };
 
-/* What went wrong by the words of ZBC; NULL: nothing of a zone. */
+/* What the additional sense code says, in the words of ZBC. */
 static const char *sense_text(u32 sense)
 {
 	switch (sense & 0xffff) {
@@ -281,7 +281,7 @@ static const char *sense_text(u32 sense)
 	case 0x2105:
 		return "beyond the end of the zone";
 	case 0x2106:
-		return "a read behind the write pointer";
+		return "a read beyond the write pointer";
 	case 0x2107:
 		return "a read across zones of different types";
 	case 0x2400:
@@ -293,7 +293,7 @@ static const char *sense_text(u32 sense)
 	case 0x550e:
 		return "too many open zones";
 	default:
-		return "see ZBC";
+		return "see SPC";
 	}
 }
 
@@ -302,8 +302,9 @@ static void tell_sense(struct request *rq, u32 sense)
 {
 	if (!sense || blk_rq_is_passthrough(rq))
 		return;
-	pr_err_ratelimited("request %d at sector %llu, %u sectors: sense %xh, %02xh/%02xh: %s\n",
-			   req_op(rq), (u64)blk_rq_pos(rq), blk_rq_sectors(rq),
+	pr_err_ratelimited("%s at sector %llu, %u sectors: sense %xh, %02xh/%02xh: %s\n",
+			   blk_op_str(req_op(rq)), (u64)blk_rq_pos(rq),
+			   blk_rq_sectors(rq),
 			   sense >> 16, (sense >> 8) & 0xff, sense & 0xff,
 			   sense_text(sense));
 }
@@ -855,11 +856,10 @@ static int __init add_disk_shd0(void)
 	/* Looking for a partition table would be requests nobody asked for. */
 	shd.disk->flags |= GENHD_FL_NO_PART;
 	set_capacity(shd.disk, g->capacity_sectors);
-	if (g->zoned) {
-		err = blk_revalidate_disk_zones(shd.disk);
-		if (err)
-			return err;
-	}
+	if (g->zoned && blk_revalidate_disk_zones(shd.disk))
+		fail(SHINGLE_EXIT_SETUP,
+		     "Linux does not take the zones of %s: at least one must be sequential, and all have one size\n",
+		     drive);
 	return device_add_disk(NULL, shd.disk, shingle_groups);
 }
 

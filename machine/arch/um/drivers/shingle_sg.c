@@ -145,7 +145,7 @@ static u32 inquiry_page(struct sg_command *c)
 	case VPD_ZONES:
 		if (!g->zones)
 			return 0;
-		/* URSWRZ: may be read behind the write pointer. */
+		/* URSWRZ: may be read beyond the write pointer. */
 		a[4] = !g->read_restricted;
 		put_unaligned_be32(U32_MAX, a + 8);
 		put_unaligned_be32(U32_MAX, a + 12);
