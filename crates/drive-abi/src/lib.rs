@@ -26,15 +26,17 @@ use alloc::boxed::Box;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::slice;
+use smr_drive::profile::Translation;
 use smr_drive::request::{Class, Completion, Op, Outcome, Refusal, Request};
 use smr_drive::Drive;
-use zoned::{BlockRange, Lba};
+use zoned::{BlockRange, Lba, ZoneError, ZoneId, ZoneState, ZoneType};
 
 const EIO: i32 = 5;
 const ENOMEM: i32 = 12;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
+const ETOOMANYREFS: i32 = 109;
 
 /// `struct shingle_geometry`.
 #[repr(C)]
@@ -49,6 +51,21 @@ pub struct ShingleGeometry {
     discard: u32,
     zoned: u32,
     zone_sectors: u64,
+    zones: u32,
+    open_max: u32,
+}
+
+/// `struct shingle_zone`.
+#[repr(C)]
+pub struct ShingleZone {
+    start: u64,
+    sectors: u64,
+    capacity_sectors: u64,
+    write_pointer: u64,
+    /// As in the kernel's `enum blk_zone_type`.
+    kind: u32,
+    /// As in the kernel's `enum blk_zone_cond`.
+    condition: u32,
 }
 
 /// `struct shingle_completion`.
@@ -56,7 +73,8 @@ pub struct ShingleGeometry {
 pub struct ShingleCompletion {
     tag: u64,
     status: i32,
-    pad: u32,
+    /// Sense key, additional sense code and qualifier, a byte each from the third; 0 if all is well.
+    sense: u32,
 }
 
 /// Text into a buffer of the caller's. Counts what does not fit, too.
@@ -171,10 +189,64 @@ pub unsafe extern "C" fn shingle_drive_geometry(
         max_request_sectors: profile.interface.max_request_sectors,
         volatile_cache: 1,
         fua: 1,
-        discard: 0,
-        zoned: 0,
-        zone_sectors: 0,
+        discard: drive.has_discard().into(),
+        zoned: match &profile.translation {
+            Translation::HostManaged(_) => 2,
+            _ => 0,
+        },
+        zone_sectors: drive.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors),
+        zones: drive.zones(),
+        open_max: match &profile.translation {
+            Translation::HostManaged(zones) => zones.open_max,
+            _ => 0,
+        },
     };
+}
+
+/// Reports zones, from the one numbered `first` on, at most `max`. Returns how many.
+///
+/// # Safety
+/// `drive` is one; `out` is valid for `max` zones.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_zones(
+    drive: *const Drive,
+    first: u32,
+    out: *mut ShingleZone,
+    max: u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &*drive };
+    let mut count = 0;
+    while count < max {
+        let Some(zone) = drive.zone(ZoneId(first.saturating_add(count))) else {
+            break;
+        };
+        let report = ShingleZone {
+            start: zone.start.0,
+            sectors: zone.size_sectors,
+            capacity_sectors: zone.capacity_sectors,
+            write_pointer: zone.write_pointer.0,
+            kind: match zone.zone_type {
+                ZoneType::Conventional => 1,
+                ZoneType::SeqRequired => 2,
+                ZoneType::SeqPreferred => 3,
+            },
+            condition: match zone.state {
+                ZoneState::NotWritePointer => 0,
+                ZoneState::Empty => 1,
+                ZoneState::ImplicitOpen => 2,
+                ZoneState::ExplicitOpen => 3,
+                ZoneState::Closed => 4,
+                ZoneState::ReadOnly => 13,
+                ZoneState::Full => 14,
+                ZoneState::Offline => 15,
+            },
+        };
+        // SAFETY: `count` is below `max`.
+        unsafe { out.add(count as usize).write(report) };
+        count += 1;
+    }
+    count
 }
 
 /// Hands over a piece of the data of the write that will be submitted under `tag`.
@@ -277,15 +349,16 @@ pub unsafe extern "C" fn shingle_drive_advance(
     drive.advance(now_ns, max as usize, |Completion { tag, outcome }| {
         let status = match outcome {
             Outcome::Done => 0,
-            Outcome::Damaged => -EIO,
+            Outcome::Zone(ZoneError::Resources) => -ETOOMANYREFS,
+            Outcome::Damaged | Outcome::Zone(_) => -EIO,
         };
+        let sense = outcome.sense().map_or(0, |s| {
+            u32::from(s.key) << 16 | u32::from(s.asc) << 8 | u32::from(s.ascq)
+        });
         // SAFETY: the drive hands over at most `max` completions.
         unsafe {
-            out.add(count).write(ShingleCompletion {
-                tag,
-                status,
-                pad: 0,
-            })
+            out.add(count)
+                .write(ShingleCompletion { tag, status, sense })
         };
         count += 1;
     });

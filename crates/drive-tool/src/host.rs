@@ -40,12 +40,9 @@ impl Host {
 
     /// A host with a clean drive whose every band was written before, as on the drives that were measured.
     pub fn used(profile: Profile, seed: u64) -> Self {
-        let mut state = State::new(profile, seed);
-        let blocks = state.profile.capacity_blocks();
-        state.translation.written.push(at(0, blocks));
         Host::with_drive(Drive::new(
             Opened {
-                state: Box::new(state),
+                state: Box::new(State::used(profile, seed)),
                 contents: Contents::new(),
             },
             seed,

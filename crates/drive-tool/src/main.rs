@@ -13,7 +13,6 @@ use smr_drive::Drive;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use zoned::{Block, BlockRange};
 
 /// Makes, inspects and exports simulated drives.
 #[derive(Parser)]
@@ -162,14 +161,11 @@ fn create(
         }
         profile.capacity_bytes = bytes;
     }
-    let mut state = State::new(profile, seed);
-    if used && state.profile.translation != Translation::Conventional {
-        let end = Block(state.profile.capacity_blocks());
-        state
-            .translation
-            .written
-            .push(BlockRange::new(Block(0), end));
-    }
+    let state = if used {
+        State::used(profile, seed)
+    } else {
+        State::new(profile, seed)
+    };
     drive_file::create(&state, output)
 }
 
@@ -181,7 +177,6 @@ fn info(path: &Path, as_json: bool) -> Result {
         .verify()
         .map_err(|leaf| drive_file::damaged(path, leaf))?;
     let snapshot = drive.snapshot();
-    let written: u64 = state.translation.written.iter().map(|r| r.blocks()).sum();
     let contents = drive.contents_mut().census();
     let info = json!({
         "profile": state.profile.name,
@@ -191,12 +186,13 @@ fn info(path: &Path, as_json: bool) -> Result {
         "translation": match state.profile.translation {
             Translation::Conventional => "conventional",
             Translation::StaticMapping(_) => "static_mapping",
+            Translation::HostManaged(_) => "host_managed",
         },
         "clean": snapshot.clean,
         "cache_entries": snapshot.cache_entries,
         "cache_bytes": snapshot.cache_bytes,
         "bands_dirty": snapshot.bands_dirty,
-        "written_in_place_bytes": written * 4096,
+        "written_in_place_bytes": snapshot.written_blocks * 4096,
         "blocks_of_one_word": contents.words,
         "blocks_held": contents.lines,
     });

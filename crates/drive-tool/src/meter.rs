@@ -68,7 +68,7 @@ impl Meter {
         let ns = now_ns.saturating_sub(arrival_ns);
         let bytes = match request.op {
             Op::Read | Op::Write | Op::WriteZeroes => u64::from(request.sectors) * SECTOR_BYTES,
-            Op::Flush | Op::Discard => 0,
+            _ => 0,
         };
         self.latencies[request.op as usize].saturating_record(ns);
         self.bytes[request.op as usize] += bytes;

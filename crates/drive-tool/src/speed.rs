@@ -40,7 +40,7 @@ pub fn resized(profile: &Profile, capacity_bytes: u64) -> Profile {
         // Room for the cache, which stays as large as it was.
         let cache = match &profile.translation {
             Translation::StaticMapping(m) => 2 * m.cache_blocks,
-            Translation::Conventional => 0,
+            _ => 0,
         };
         let extra = cache / u64::from(zone.track_blocks * profile.mechanics.heads);
         let tracks = profile.mechanics.serpentine_tracks;
@@ -56,7 +56,7 @@ pub fn filled(profile: Profile, percent: u64) -> (Host, Random) {
     let mut random = Random(9);
     let entries = match &host.drive.profile().translation {
         Translation::StaticMapping(m) => m.cache_entries_max,
-        Translation::Conventional => 0,
+        _ => 0,
     };
     let blocks = host.drive.profile().capacity_blocks();
     while host.drive.snapshot().cache_entries * 100 + 2_000 * 100 < entries * percent {

@@ -9,7 +9,18 @@ use std::fmt::{self, Write};
 use zoned::{Lba, SECTOR_BYTES};
 
 /// Names of operations, by number.
-pub const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
+pub const OPS: [&str; 10] = [
+    "read",
+    "write",
+    "flush",
+    "discard",
+    "write_zeroes",
+    "zone_open",
+    "zone_close",
+    "zone_finish",
+    "zone_reset",
+    "zone_reset_all",
+];
 /// Names of classes, by number.
 pub const CLASSES: [&str; 4] = ["data", "metadata", "journal", "superblock"];
 const PLACES: [&str; 4] = ["", "volatile", "persistent_cache", "in_place"];
@@ -291,7 +302,7 @@ mod tests {
     fn a_record_that_makes_no_sense_is_refused_with_its_number() {
         // Record 0 is a write, 1 and 2 a marker and its text, 3 a read.
         for (record, byte, value, what) in [
-            (0, 28, 9, "record 0: operation 9"),
+            (0, 28, 10, "record 0: operation 10"),
             (3, 29, 4, "record 3: class 4"),
             (3, 31, 4, "record 3: place 4"),
             (3, 7, 0x40, "record 3: arrival"),

@@ -63,6 +63,10 @@ pub struct Snapshot {
     pub bands_dirty: u64,
     /// The first of them: band, first block, classes of what was written there.
     pub dirty: Vec<(BandId, Block, u8)>,
+    /// Blocks ever written in place.
+    pub written_blocks: u64,
+    /// Zones that are open.
+    pub zones_open: u32,
     /// Acknowledged and not durable.
     pub volatile_bytes: u64,
     /// Nothing to clean, nothing volatile.
@@ -84,7 +88,7 @@ impl Counters {
                 self.flushes += 1;
                 return;
             }
-            Op::Discard => return,
+            _ => return,
         };
         traffic.bytes += bytes;
         traffic.requests += 1;
@@ -99,7 +103,7 @@ impl Counters {
                 write!(out, "\"{name}_{direction}_requests\":{},", traffic.requests)?;
             }
         }
-        let fields: [(&str, u64); 23] = [
+        let fields: [(&str, u64); 24] = [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
             ("cache_entries", snapshot.cache_entries),
@@ -119,6 +123,7 @@ impl Counters {
             ("cached_bytes", self.cached_bytes),
             ("busy_ns", self.busy_ns),
             ("volatile_bytes", snapshot.volatile_bytes),
+            ("zones_open", u64::from(snapshot.zones_open)),
             ("last_host_ns", self.last_host_ns),
             ("clean_at_ns", self.clean_at_ns),
             ("clean", u64::from(snapshot.clean)),

@@ -119,6 +119,27 @@ pub enum Translation {
     Conventional,
     /// Bands at fixed places, and a persistent cache.
     StaticMapping(StaticMapping),
+    /// Zones that the host must write in order.
+    HostManaged(Zones),
+}
+
+/// The zones of a zoned disk. All have one size but the last, which ends where the disk does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Zones {
+    /// Blocks of a zone.
+    pub zone_blocks: u64,
+    /// Conventional zones at the beginning of the address space.
+    pub conventional_first: u32,
+    /// Conventional zones at its end.
+    pub conventional_last: u32,
+    /// Zones that may be open at a time.
+    pub open_max: u32,
+    /// Time of a zone command, besides what has to be written first.
+    pub command_ns: u64,
+    /// Reading behind a write pointer is an error (URSWRZ = 0), and does not give zeros.
+    pub read_restricted: bool,
+    /// A discard of a whole zone resets it: hypothetical, no disk does that.
+    pub discard_resets: bool,
 }
 
 /// Drive-managed SMR with static mapping.
@@ -223,6 +244,21 @@ pub mod sample {
             },
             translation: Translation::Conventional,
         }
+    }
+
+    /// A host-managed drive of `capacity_bytes` with small zones, the first of them conventional.
+    pub fn host_managed(capacity_bytes: u64, zone_blocks: u64) -> Profile {
+        let mut profile = conventional(capacity_bytes);
+        profile.translation = Translation::HostManaged(Zones {
+            zone_blocks,
+            conventional_first: 1,
+            conventional_last: 0,
+            open_max: 4,
+            command_ns: 10_000_000,
+            read_restricted: false,
+            discard_resets: false,
+        });
+        profile
     }
 
     /// A shingled drive of `capacity_bytes` whose cache holds `cache_blocks` and `entries`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What the host asks of a drive, and the answer.
 
-use zoned::{BlockRange, Lba};
+use zoned::{Block, BlockRange, Lba, Sense, ZoneError, BLOCK_SECTORS};
 
 /// Kinds of request. The numbers are those of the C ABI and of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,42 @@ pub enum Op {
     Discard = 3,
     /// Write zeros; no data come over the cable.
     WriteZeroes = 4,
+    /// Opens the zone that begins at the request's address.
+    ZoneOpen = 5,
+    /// Closes it.
+    ZoneClose = 6,
+    /// Declares it full.
+    ZoneFinish = 7,
+    /// Empties it.
+    ZoneReset = 8,
+    /// Empties all zones.
+    ZoneResetAll = 9,
 }
 
 impl Op {
     /// From its number.
     pub fn from_number(number: u32) -> Option<Op> {
-        [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes]
-            .get(number as usize)
-            .copied()
+        const OPS: [Op; 10] = [
+            Op::Read,
+            Op::Write,
+            Op::Flush,
+            Op::Discard,
+            Op::WriteZeroes,
+            Op::ZoneOpen,
+            Op::ZoneClose,
+            Op::ZoneFinish,
+            Op::ZoneReset,
+            Op::ZoneResetAll,
+        ];
+        OPS.get(number as usize).copied()
+    }
+
+    /// Whether it changes a zone's state and carries no data.
+    pub fn is_zone_command(self) -> bool {
+        matches!(
+            self,
+            Op::ZoneOpen | Op::ZoneClose | Op::ZoneFinish | Op::ZoneReset | Op::ZoneResetAll
+        )
     }
 }
 
@@ -71,6 +99,16 @@ impl Request {
         BlockRange::covering(self.lba, u64::from(self.sectors))
     }
 
+    /// The blocks that lie in it as a whole, perhaps none.
+    pub fn whole_blocks(&self) -> BlockRange {
+        let end = (self.lba.0 + u64::from(self.sectors)) / BLOCK_SECTORS;
+        let start = self.lba.0.div_ceil(BLOCK_SECTORS);
+        BlockRange {
+            start: Block(start),
+            end: Block(end.max(start)),
+        }
+    }
+
     /// Whether it changes contents.
     pub fn writes(&self) -> bool {
         matches!(self.op, Op::Write | Op::WriteZeroes)
@@ -84,6 +122,24 @@ pub enum Outcome {
     Done,
     /// The drive file is damaged where the request looked.
     Damaged,
+    /// A zone refused it; nothing was changed.
+    Zone(ZoneError),
+}
+
+impl Outcome {
+    /// What a SCSI disk would say; `None` if all is well.
+    pub fn sense(self) -> Option<Sense> {
+        match self {
+            Outcome::Done => None,
+            // MEDIUM ERROR, UNRECOVERED READ ERROR.
+            Outcome::Damaged => Some(Sense {
+                key: 3,
+                asc: 0x11,
+                ascq: 0,
+            }),
+            Outcome::Zone(error) => Some(error.sense()),
+        }
+    }
 }
 
 /// The answer to a request.

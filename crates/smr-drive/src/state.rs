@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What a drive remembers while it is switched off, apart from the contents.
 
-use crate::profile::Profile;
+use crate::profile::{Profile, Translation};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use zoned::{BandId, Block, BlockRange};
+use zoned::{BandId, Block, BlockRange, ZoneId, ZoneState};
 
 /// The first section of a drive file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,9 +20,32 @@ pub struct State {
     pub translation: SavedTranslation,
 }
 
-/// The persistent cache's map and what is known of the bands. Empty for a conventional drive.
+/// What a translation layer keeps on the platters, one variant for each kind that keeps something.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SavedTranslation {
+pub enum SavedTranslation {
+    /// Nothing was ever written, or there is nothing to know.
+    #[default]
+    Nothing,
+    /// [`StaticMapping`](crate::translation::StaticMapping).
+    Static(SavedStatic),
+    /// [`HostManaged`](crate::translation::HostManaged): the zones that are not as new.
+    Zones(Vec<SavedZone>),
+}
+
+/// A zone that was used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedZone {
+    /// Which.
+    pub zone: ZoneId,
+    /// Its condition. No zone is open after power-on.
+    pub state: ZoneState,
+    /// Sectors below the write pointer.
+    pub written_sectors: u64,
+}
+
+/// The persistent cache's map and what is known of the bands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedStatic {
     /// Blocks ever appended to the log.
     pub log_head: u64,
     /// The map.
@@ -66,6 +89,24 @@ impl State {
             profile,
             seed,
             translation: SavedTranslation::default(),
+        }
+    }
+
+    /// A drive on which every block was written before, as on the papers' drives.
+    pub fn used(profile: Profile, seed: u64) -> Self {
+        let all = BlockRange::new(Block(0), Block(profile.capacity_blocks()));
+        let translation = match &profile.translation {
+            Translation::StaticMapping(_) => SavedTranslation::Static(SavedStatic {
+                written: alloc::vec![all],
+                ..SavedStatic::default()
+            }),
+            // Of a zoned disk the host knows what was written, and mkfs resets it.
+            Translation::Conventional | Translation::HostManaged(_) => SavedTranslation::Nothing,
+        };
+        State {
+            profile,
+            seed,
+            translation,
         }
     }
 

@@ -15,4 +15,4 @@ mod zone;
 
 pub use address::{BandId, Block, BlockRange, Lba, Pba, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 pub use device::{RamDevice, ZonedDevice};
-pub use zone::{Zone, ZoneError, ZoneId, ZoneState, ZoneType};
+pub use zone::{Sense, Zone, ZoneError, ZoneId, ZoneState, ZoneType};

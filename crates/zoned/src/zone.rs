@@ -2,9 +2,10 @@
 //! Zones: the unit of the host interface of zoned disks (ZBC, ZAC).
 
 use crate::Lba;
+use serde::{Deserialize, Serialize};
 
 /// Number of a zone, counted from LBA 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ZoneId(pub u32);
 
 /// What may be written where in a zone.
@@ -19,7 +20,7 @@ pub enum ZoneType {
 }
 
 /// Condition of a zone, as in the kernel's `BLK_ZONE_COND_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ZoneState {
     /// Conventional zones have no write pointer and no other state.
     NotWritePointer,
@@ -65,14 +66,50 @@ pub enum ZoneError {
     Boundary,
     /// Read beyond the write pointer: 21h/06h.
     InvalidData,
+    /// Read across zones of different types: 21h/07h.
+    ReadBoundary,
     /// A zone of this type has no such command: 24h/00h.
     InvalidField,
-    /// Too many open zones: 55h/0Eh.
+    /// Too many open zones: DATA PROTECT 55h/0Eh.
     Resources,
-    /// The zone is read-only or offline.
-    Unusable,
-    /// No such address.
+    /// The zone cannot be written any more: DATA PROTECT 27h/08h.
+    ReadOnly,
+    /// The zone can be neither read nor written: DATA PROTECT 2Ch/0Eh.
+    Offline,
+    /// No such address: 21h/00h.
     OutOfRange,
+}
+
+/// What a SCSI disk says of an error (SPC): sense key, additional sense code and its qualifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// Sense key.
+    pub key: u8,
+    /// Additional sense code.
+    pub asc: u8,
+    /// Additional sense code qualifier.
+    pub ascq: u8,
+}
+
+const ILLEGAL_REQUEST: u8 = 5;
+const DATA_PROTECT: u8 = 7;
+
+impl ZoneError {
+    /// The sense of ZBC for it.
+    pub fn sense(self) -> Sense {
+        let (key, asc, ascq) = match self {
+            ZoneError::Unaligned => (ILLEGAL_REQUEST, 0x21, 0x04),
+            ZoneError::Boundary => (ILLEGAL_REQUEST, 0x21, 0x05),
+            ZoneError::InvalidData => (ILLEGAL_REQUEST, 0x21, 0x06),
+            ZoneError::ReadBoundary => (ILLEGAL_REQUEST, 0x21, 0x07),
+            ZoneError::InvalidField => (ILLEGAL_REQUEST, 0x24, 0x00),
+            ZoneError::OutOfRange => (ILLEGAL_REQUEST, 0x21, 0x00),
+            ZoneError::Resources => (DATA_PROTECT, 0x55, 0x0e),
+            ZoneError::ReadOnly => (DATA_PROTECT, 0x27, 0x08),
+            ZoneError::Offline => (DATA_PROTECT, 0x2c, 0x0e),
+        };
+        Sense { key, asc, ascq }
+    }
 }
 
 impl Zone {
@@ -96,7 +133,8 @@ impl Zone {
     /// write pointer.
     pub fn write(&mut self, at: Lba, sectors: u64) -> Result<(), ZoneError> {
         match self.state {
-            ZoneState::ReadOnly | ZoneState::Offline => return Err(ZoneError::Unusable),
+            ZoneState::ReadOnly => return Err(ZoneError::ReadOnly),
+            ZoneState::Offline => return Err(ZoneError::Offline),
             ZoneState::NotWritePointer => return Ok(()),
             ZoneState::Full => return Err(ZoneError::Unaligned),
             _ => {}
@@ -123,7 +161,8 @@ impl Zone {
     pub fn reset(&mut self) -> Result<(), ZoneError> {
         match self.state {
             ZoneState::NotWritePointer => Err(ZoneError::InvalidField),
-            ZoneState::ReadOnly | ZoneState::Offline => Err(ZoneError::Unusable),
+            ZoneState::ReadOnly => Err(ZoneError::ReadOnly),
+            ZoneState::Offline => Err(ZoneError::Offline),
             _ => {
                 self.state = ZoneState::Empty;
                 self.write_pointer = self.start;
@@ -136,7 +175,8 @@ impl Zone {
     pub fn finish(&mut self) -> Result<(), ZoneError> {
         match self.state {
             ZoneState::NotWritePointer => Err(ZoneError::InvalidField),
-            ZoneState::ReadOnly | ZoneState::Offline => Err(ZoneError::Unusable),
+            ZoneState::ReadOnly => Err(ZoneError::ReadOnly),
+            ZoneState::Offline => Err(ZoneError::Offline),
             _ => {
                 self.state = ZoneState::Full;
                 Ok(())

@@ -3,7 +3,7 @@
 
 use super::reader::{ProfileError, ProfileText};
 use smr_drive::profile::{
-    Buffer, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping, Translation,
+    Buffer, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping, Translation, Zones,
 };
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -120,11 +120,29 @@ fn mechanics(text: &ProfileText) -> Mechanics {
 }
 
 fn translation(text: &ProfileText) -> Translation {
-    if text.kind == "conventional" {
-        return Translation::Conventional;
+    match text.kind.as_str() {
+        "static_mapping" => Translation::StaticMapping(static_mapping(text)),
+        "host_managed" => Translation::HostManaged(zones(text)),
+        _ => Translation::Conventional,
     }
+}
+
+fn zones(text: &ProfileText) -> Zones {
     let of = |key: &str| text.get(&format!("translation.{key}"));
-    Translation::StaticMapping(StaticMapping {
+    Zones {
+        zone_blocks: blocks(of("zone") * MIB),
+        conventional_first: of("conventional_first") as u32,
+        conventional_last: of("conventional_last") as u32,
+        open_max: of("open_max") as u32,
+        command_ns: ns(of("zone_command")),
+        read_restricted: of("read_restricted") != 0.0,
+        discard_resets: of("discard_resets") != 0.0,
+    }
+}
+
+fn static_mapping(text: &ProfileText) -> StaticMapping {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    StaticMapping {
         band_tracks: of("band") as u32,
         cache_blocks: blocks(of("cache") * GIB),
         cache_entries_max: of("cache_entries") as u64,
@@ -141,5 +159,5 @@ fn translation(text: &ProfileText) -> Translation {
         stream_min_blocks: blocks(of("stream_min") * MIB),
         stream_memory_ns: ns(of("stream_memory") * 1000.0),
         stream_runs_max: of("stream_runs") as u32,
-    })
+    }
 }

@@ -59,11 +59,26 @@ const STATIC_MAPPING: &[Rule] = &[
     ("translation.stream_runs", "1", 1.0, 1000.0),
 ];
 
-/// Kinds of translation, by name.
-pub const KINDS: [&str; 2] = ["conventional", "static_mapping"];
+const HOST_MANAGED: &[Rule] = &[
+    ("translation.zone", "MiB", 0.0625, 65536.0),
+    ("translation.conventional_first", "zones", 0.0, 1e6),
+    ("translation.conventional_last", "zones", 0.0, 1e6),
+    ("translation.open_max", "zones", 1.0, 1e6),
+    ("translation.zone_command", "ms", 0.0, 10000.0),
+    ("translation.read_restricted", "boolean", 0.0, 1.0),
+    ("translation.discard_resets", "boolean", 0.0, 1.0),
+];
+
+/// Kinds of translation, by name, with the keys each of them has.
+const KINDS: [(&str, &[Rule]); 3] = [
+    ("conventional", &[]),
+    ("static_mapping", STATIC_MAPPING),
+    ("host_managed", HOST_MANAGED),
+];
 /// Least and most of a key's values.
 pub fn range_of(key: &str) -> Option<(f64, f64)> {
-    let rule = COMMON.iter().chain(STATIC_MAPPING).find(|r| r.0 == key)?;
+    let of_kinds = KINDS.iter().flat_map(|(_, rules)| rules.iter());
+    let rule = COMMON.iter().chain(of_kinds).find(|r| r.0 == key)?;
     Some((rule.2, rule.3))
 }
 
@@ -169,18 +184,15 @@ pub fn read(file: &str, text: &str) -> Result<ProfileText, ProfileError> {
         "kind",
         "translation.kind",
     )?;
-    if !KINDS.contains(&kind.as_str()) {
+    let Some((_, rules_of_kind)) = KINDS.iter().find(|(name, _)| *name == kind) else {
         let item = root.get("translation").and_then(|t| t.get("kind"));
         let message = format!(
             "translation.kind is '{kind}': expected {}",
-            KINDS.join(" or ")
+            KINDS.map(|(name, _)| name).join(" or ")
         );
         return Err(place.error(item.and_then(Item::span), message));
-    }
-    let rules: Vec<Rule> = match kind.as_str() {
-        "static_mapping" => [COMMON, STATIC_MAPPING].concat(),
-        _ => COMMON.to_vec(),
     };
+    let rules = [COMMON, rules_of_kind].concat();
     refuse_unknown(&place, root, &rules)?;
     let mut parameters = BTreeMap::new();
     for rule in &rules {

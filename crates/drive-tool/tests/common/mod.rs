@@ -6,7 +6,7 @@ use drive_tool::profile;
 use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
-use smr_drive::state::State;
+use smr_drive::state::{SavedStatic, SavedTranslation, State};
 use smr_drive::Drive;
 use std::path::Path;
 
@@ -28,7 +28,10 @@ pub fn host(name: &str) -> Host {
 /// A drive whose first `blocks` blocks were written in place some time ago.
 pub fn used_host(name: &str, blocks: u64) -> Host {
     let mut state = State::new(profile(name), 7);
-    state.translation.written.push(at(0, blocks));
+    state.translation = SavedTranslation::Static(SavedStatic {
+        written: vec![at(0, blocks)],
+        ..SavedStatic::default()
+    });
     Host::with_drive(Drive::new(
         Opened {
             state: Box::new(state),

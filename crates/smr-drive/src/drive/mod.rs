@@ -17,7 +17,7 @@ use crate::profile::Profile;
 use crate::request::{Class, Completion, Op, Outcome, Refusal, Request, FLAG_META};
 use crate::state::State;
 use crate::trace::{Record, Trace, Where};
-use crate::translation::Translation;
+use crate::translation::{self, TranslationLayer};
 use crate::volatile_buffer::VolatileBuffer;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use data::Staging;
 use schedule::{Waiter, Work};
-use zoned::{BlockRange, BLOCK_BYTES, SECTOR_BYTES};
+use zoned::{BlockRange, Zone, ZoneId, BLOCK_BYTES, SECTOR_BYTES};
 
 /// A request in the queue.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub struct Drive {
     buffer: VolatileBuffer,
     arm: Arm,
     read_ahead: ReadAhead,
-    translation: Translation,
+    translation: Box<dyn TranslationLayer>,
     counters: Counters,
     trace: Trace,
     /// Where journals and superblocks are.
@@ -63,6 +63,8 @@ pub struct Drive {
     writes: VecDeque<Pending>,
     /// Acknowledged when something is on the medium.
     waiters: Vec<Waiter>,
+    /// Discards and zone commands, which wait until nothing of their range is volatile.
+    commands: Vec<Pending>,
     /// By time and order.
     done: BTreeMap<(u64, u64), Done>,
     done_count: u64,
@@ -84,7 +86,7 @@ impl Drive {
             contents,
         } = opened;
         let arm = Arm::new(&state.profile.mechanics, state.seed.rotate_left(32) ^ seed);
-        let translation = Translation::new(&state.profile, &arm, &state.translation);
+        let translation = translation::new(&state.profile, &arm, &state.translation);
         // From now on the translation layer knows better.
         state.translation = Default::default();
         Drive {
@@ -105,6 +107,7 @@ impl Drive {
             reads: Vec::new(),
             writes: VecDeque::new(),
             waiters: Vec::new(),
+            commands: Vec::new(),
             done: BTreeMap::new(),
             done_count: 0,
             work: None,
@@ -142,11 +145,17 @@ impl Drive {
             class,
             arrival_ns: now_ns,
         };
+        if let Err(error) = self.translation.admit(&request) {
+            self.staging.forget(request.tag);
+            let end_ns = now_ns + self.state.profile.interface.command_ns;
+            self.finish(pending, end_ns, 0, Where::None, Outcome::Zone(error));
+            return Ok(());
+        }
         match request.op {
             Op::Read => self.queue_read(now_ns, pending),
             Op::Write | Op::WriteZeroes => self.writes.push_back(pending),
             Op::Flush => self.queue_flush(pending),
-            Op::Discard => return Err(Refusal::Unsupported),
+            _ => self.queue_command(pending),
         }
         self.dispatch(now_ns);
         Ok(())
@@ -154,12 +163,16 @@ impl Drive {
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         let interface = &self.state.profile.interface;
-        let reading = matches!(self.work, Some((_, Work::Read { .. })));
+        let working = matches!(
+            self.work,
+            Some((_, Work::Read { .. } | Work::Command { .. }))
+        );
         let queued = self.reads.len()
             + self.writes.len()
             + self.waiters.len()
+            + self.commands.len()
             + self.done.len()
-            + usize::from(reading);
+            + usize::from(working);
         if queued >= interface.queue_depth as usize {
             return Err(Refusal::QueueFull);
         }
@@ -168,10 +181,13 @@ impl Drive {
             .0
             .checked_add(u64::from(request.sectors))
             .ok_or(Refusal::Invalid)?;
-        let too_long =
-            request.op != Op::WriteZeroes && request.sectors > interface.max_request_sectors;
-        let empty = request.sectors == 0 && request.op != Op::Flush;
-        if request.op == Op::Discard {
+        let with_data = matches!(request.op, Op::Read | Op::Write);
+        let too_long = with_data && request.sectors > interface.max_request_sectors;
+        let empty =
+            request.sectors == 0 && request.op != Op::Flush && !request.op.is_zone_command();
+        let unsupported = request.op == Op::Discard && !self.translation.has_discard()
+            || request.op.is_zone_command() && self.translation.zones() == 0;
+        if unsupported {
             return Err(Refusal::Unsupported);
         }
         if end > self.state.profile.capacity_sectors() || too_long || empty {
@@ -270,6 +286,29 @@ impl Drive {
         self.done_count += 1;
     }
 
+    /// Whether it has the discard command.
+    pub fn has_discard(&self) -> bool {
+        self.translation.has_discard()
+    }
+
+    /// How many zones it can report.
+    pub fn zones(&self) -> u32 {
+        self.translation.zones()
+    }
+
+    /// A zone's report.
+    pub fn zone(&self, zone: ZoneId) -> Option<Zone> {
+        self.translation.zone(zone)
+    }
+
+    /// Blocks that a power cut would lose, those of writes without a place in the buffer included.
+    fn volatile(&self) -> Vec<BlockRange> {
+        let dirty = self.buffer.pieces().map(|(range, _)| range);
+        let in_flight = self.buffer.in_flight().iter().map(|f| f.range);
+        let waiting = self.writes.iter().map(|p| p.request.blocks());
+        dirty.chain(in_flight).chain(waiting).collect()
+    }
+
     /// Nothing to clean, nothing volatile.
     pub fn is_clean(&self) -> bool {
         self.translation.is_clean() && self.buffer.is_clean() && self.writes.is_empty()
@@ -308,15 +347,17 @@ impl Drive {
     /// Power fails: what is not durable is gone, and so is every request.
     pub fn power_cut(&mut self, now_ns: u64) {
         self.run(now_ns);
+        let volatile = self.volatile();
         // A damaged leaf cannot hold volatile data: it could not have been written.
         let _ = self.durability.cut(&mut self.contents);
         self.buffer.clear();
-        self.translation.power_cut();
+        self.translation.power_cut(&volatile);
         self.read_ahead = ReadAhead::new(&self.state.profile.mechanics);
         self.staging = Staging::default();
         self.reads.clear();
         self.writes.clear();
         self.waiters.clear();
+        self.commands.clear();
         self.done.clear();
         self.work = None;
         self.wake_ns = None;
@@ -351,7 +392,7 @@ impl Drive {
     /// Writes the drive file, in order, as a power cut now would leave it.
     pub fn save<E>(&self, write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.clone();
-        state.translation = self.translation.save();
+        state.translation = self.translation.save(&self.volatile());
         file::save(&state, &self.contents, self.durability.on_medium(), write)
     }
 }

@@ -6,11 +6,13 @@
 //! nobody has asked for anything for a while, cleaning.
 
 use super::{Drive, Pending};
+use crate::contents::Value;
 use crate::mechanics::arm::Access;
-use crate::request::{Outcome, FLAG_FUA};
+use crate::request::{Op, Outcome, Request, FLAG_FUA};
 use crate::trace::Where;
 use crate::translation::{Destage, Need};
 use crate::volatile_buffer::Arrival;
+use alloc::vec::Vec;
 use zoned::{Block, BlockRange, Pba};
 
 /// A read that has waited for longer goes first, however far it is.
@@ -28,6 +30,8 @@ pub(super) enum Work {
     },
     /// From the buffer to the medium.
     Destage(Destage),
+    /// A discard or a zone command.
+    Command { pending: Pending, service_ns: u64 },
     /// A slice of cleaning.
     Clean,
 }
@@ -95,6 +99,85 @@ impl Drive {
         });
         self.epoch += 1;
         self.wake_waiters(pending.arrival_ns, Where::None);
+    }
+
+    pub(super) fn queue_command(&mut self, pending: Pending) {
+        self.commands.push(pending);
+        // What follows must not become part of a piece that the command waits for.
+        self.epoch += 1;
+    }
+
+    /// What a discard or a zone command is about: nothing of it may be volatile when it is executed.
+    fn command_range(&self, request: &Request) -> BlockRange {
+        match request.op {
+            Op::Discard => request.blocks(),
+            Op::ZoneResetAll => EVERYTHING,
+            _ => {
+                let id = self.translation.zone_at(request.lba);
+                let zone = id.and_then(|id| self.translation.zone(id));
+                zone.map_or(BlockRange::new(Block(0), Block(0)), |z| {
+                    BlockRange::covering(z.start, z.size_sectors)
+                })
+            }
+        }
+    }
+
+    /// Starts the first command that need not wait any longer; false if there is none.
+    fn start_command(&mut self, now_ns: u64) -> bool {
+        let ready = self.commands.iter().position(|pending| {
+            let range = self.command_range(&pending.request);
+            let waits = self
+                .writes
+                .iter()
+                .any(|w| w.request.blocks().overlaps(range));
+            !waits && self.buffer.durable(range, u64::MAX)
+        });
+        let Some(pending) = ready.map(|i| self.commands.remove(i)) else {
+            return false;
+        };
+        let service_ns = if pending.request.op.is_zone_command() {
+            self.translation.zone_command_ns()
+        } else {
+            0
+        };
+        let work = Work::Command {
+            pending,
+            service_ns,
+        };
+        self.start(now_ns, service_ns, work);
+        true
+    }
+
+    /// Executes a discard or a zone command.
+    fn end_command(&mut self, pending: &Pending) -> Outcome {
+        let request = &pending.request;
+        let Drive {
+            translation,
+            contents,
+            read_ahead,
+            ..
+        } = self;
+        let mut damaged = false;
+        let mut forget = |range: BlockRange| {
+            let mut old: Vec<Value> = Vec::new();
+            damaged |= contents.zero(range, |_, value| old.push(value)).is_err();
+            old.into_iter().for_each(|value| contents.release(value));
+            read_ahead.forget(range);
+        };
+        let result = if request.op == Op::Discard {
+            let range = request.whole_blocks();
+            if !range.is_empty() && translation.discard(range) {
+                forget(range);
+            }
+            Ok(())
+        } else {
+            translation.zone_command(request.op, request.lba, &mut forget)
+        };
+        match result {
+            Ok(()) if damaged => Outcome::Damaged,
+            Ok(()) => Outcome::Done,
+            Err(error) => Outcome::Zone(error),
+        }
     }
 
     /// Lets writes into the buffer, in their order.
@@ -170,7 +253,7 @@ impl Drive {
     /// When an arm without work may find some without the host's doing.
     fn next_look_ns(&self) -> Option<u64> {
         let hold_ns = self.state.profile.buffer.hold_ns;
-        let due_ns = self.translation.plan_due_ns(&self.buffer, hold_ns);
+        let due_ns = self.buffer.oldest_ns().map(|oldest| oldest + hold_ns);
         let idle_ns = if self.buffer.is_clean() {
             self.idle_from_ns()
         } else {
@@ -192,12 +275,12 @@ impl Drive {
             || self.buffer.piece_count() * 2 >= limits.dirty_extents_max as usize;
         Need {
             now_ns,
-            flush_epoch: self
-                .waiters
-                .iter()
-                .filter(|w| w.flush)
-                .map(|w| w.epoch)
-                .max(),
+            flush_epoch: if self.commands.is_empty() {
+                let flushes = self.waiters.iter().filter(|w| w.flush);
+                flushes.map(|w| w.epoch).max()
+            } else {
+                Some(self.epoch)
+            },
             pressure: half_full || blocked != Blocked::Not && self.translation.is_clean(),
             hold_ns: limits.hold_ns,
         }
@@ -205,9 +288,16 @@ impl Drive {
 
     /// Starts the work whose turn it is; false if there is none.
     fn choose(&mut self, now_ns: u64, blocked: Blocked) -> bool {
-        let somebody_waits = blocked != Blocked::Not || !self.waiters.is_empty();
+        if self.start_command(now_ns) {
+            return true;
+        }
+        let somebody_waits =
+            blocked != Blocked::Not || !self.waiters.is_empty() || !self.commands.is_empty();
         let reads_wait = !self.reads.is_empty();
         if reads_wait && !(self.last_was_read && somebody_waits) && self.start_read(now_ns) {
+            return true;
+        }
+        if self.translation.cleaning_is_due(&self.buffer) && self.start_cleaning(now_ns, false) {
             return true;
         }
         let need = self.need(now_ns, blocked);
@@ -283,7 +373,7 @@ impl Drive {
             let start = pending.request.blocks().start;
             let mut ns = 0;
             self.translation
-                .pieces(BlockRange::new(start, start + 1), |_, pba, _| {
+                .pieces(BlockRange::new(start, start + 1), &mut |_, pba, _| {
                     ns = self.arm.position_ns(now_ns, pba, Access::Read);
                 });
             (1 + ns, pending.arrival_ns)
@@ -302,7 +392,7 @@ impl Drive {
             translation,
             ..
         } = self;
-        translation.pieces(range, |piece, pba, in_place| {
+        translation.pieces(range, &mut |piece, pba, in_place| {
             if buffer.holds(piece) {
                 return;
             }
@@ -339,6 +429,14 @@ impl Drive {
                 }
                 self.translation.land(&destage, &landed, &mut self.counters);
                 self.wake_waiters(now_ns, destage.place);
+            }
+            Work::Command {
+                pending,
+                service_ns,
+            } => {
+                let outcome = self.end_command(&pending);
+                let end_ns = now_ns + self.state.profile.interface.command_ns;
+                self.finish(pending, end_ns, service_ns, Where::None, outcome);
             }
             Work::Clean => self
                 .translation

@@ -177,8 +177,13 @@ impl StaticMapping {
         Some(job)
     }
 
-    /// See [`super::Translation::clean_slice`].
-    pub fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
+    /// See [`super::TranslationLayer::clean_slice`].
+    pub(super) fn clean_slice_static(
+        &mut self,
+        arm: &mut Arm,
+        now_ns: u64,
+        forced: bool,
+    ) -> Option<u64> {
         let mut job = match self.job.take() {
             Some(job) => job,
             None => {
@@ -205,7 +210,7 @@ impl StaticMapping {
     }
 
     /// The slice is over; perhaps the band is clean.
-    pub fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
+    pub(super) fn end_slice_static(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
         let Some(mut job) = self.job.take() else {
             return;
         };

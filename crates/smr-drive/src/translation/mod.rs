@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! From logical to physical addresses, and what has to be done so that this stays possible.
 //!
-//! The drive asks a translation four things: where the pieces of a read are; what of the DRAM buffer to write next, and
-//! how long that takes; whether it can take a write at all; and for a slice of whatever work it wants to do when nobody
-//! else needs the arm.
+//! A translation layer is one file that implements [`TranslationLayer`], one variant of
+//! [`profile::Translation`](crate::profile::Translation) and one of [`SavedTranslation`]. The drive asks it where the
+//! pieces of a read are; whether it can take a write at all; what of the DRAM buffer to write next, and how long that
+//! takes; and for a slice of whatever work it wants to do when nobody else needs the arm. Layers that show zones to the
+//! host also judge requests when they arrive, and execute zone commands.
+//!
+//! What every layer promises, and `check` asserts as far as it can be seen from inside:
+//!
+//! INV-T1: `pieces` covers its range exactly, in order: no block is lost, none is in two places.
+//! INV-T2: what `plan` chose and `land` was told is where `pieces` says from then on; until `land`, the old place counts.
+//! INV-T3: what `save` returns, given the volatile blocks, describes a layer in which every other block is where it was.
+//! INV-T4: space is accounted for: what `accepts` let in always finds room.
 
 pub mod bands;
 pub mod cache_map;
 mod cleaning;
 mod conventional;
+mod host_managed;
 mod plan_static;
 mod static_mapping;
 mod streams;
 mod written;
+mod zone_table;
 
 use crate::counters::{Counters, Snapshot};
 use crate::mechanics::arm::Arm;
 use crate::profile::{self, Profile};
+use crate::request::{Op, Request};
 use crate::state::SavedTranslation;
 use crate::trace::Where;
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use conventional::Conventional;
+pub use host_managed::HostManaged;
 pub use static_mapping::StaticMapping;
-use zoned::{BlockRange, Pba};
-
-/// A translation layer.
-pub enum Translation {
-    /// In place.
-    Conventional(Conventional),
-    /// Bands and a persistent cache.
-    Static(Box<StaticMapping>),
-}
+use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId};
 
 /// Why dirty blocks should leave the buffer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,136 +72,135 @@ pub struct Destage {
     pub span: BlockRange,
 }
 
-impl Translation {
-    /// The translation of a profile, as it was saved.
-    pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Self {
-        match &profile.translation {
-            profile::Translation::Conventional => {
-                Translation::Conventional(Conventional::new(profile))
-            }
-            profile::Translation::StaticMapping(mapping) => Translation::Static(Box::new(
-                StaticMapping::new(mapping.clone(), profile, arm.layout(), saved),
-            )),
-        }
-    }
+/// A translation layer. See the module's head for what it promises.
+pub trait TranslationLayer {
+    /// To be saved, as a power cut now would leave it that loses the `volatile` blocks.
+    fn save(&self, volatile: &[BlockRange]) -> SavedTranslation;
 
-    /// To be saved.
-    pub fn save(&self) -> SavedTranslation {
-        match self {
-            Translation::Conventional(_) => SavedTranslation::default(),
-            Translation::Static(t) => t.save(),
-        }
-    }
-
-    /// The pieces of `range` in order: which blocks, where, and whether in place.
-    pub fn pieces(&self, range: BlockRange, mut visit: impl FnMut(BlockRange, Pba, bool)) {
-        match self {
-            Translation::Conventional(_) => visit(range, Pba(range.start.0), true),
-            Translation::Static(t) => t.pieces(range, visit),
-        }
-    }
+    /// The pieces of `range` in order: which blocks, where, and whether what lies behind them on the platter also
+    /// follows them logically (so that reading ahead makes sense).
+    fn pieces(&self, range: BlockRange, visit: &mut dyn FnMut(BlockRange, Pba, bool));
 
     /// Whether a write of `range` may enter the buffer.
-    pub fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
-        match self {
-            Translation::Conventional(_) => true,
-            Translation::Static(t) => t.accepts(range, buffer),
-        }
-    }
+    fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool;
 
     /// Chooses what to write next, if anything.
-    pub fn plan(&mut self, buffer: &VolatileBuffer, arm: &Arm, need: Need) -> Option<Destage> {
-        match self {
-            Translation::Conventional(t) => t.plan(buffer, arm, need),
-            Translation::Static(t) => t.plan(buffer, need),
-        }
-    }
+    fn plan(&mut self, buffer: &VolatileBuffer, arm: &Arm, need: Need) -> Option<Destage>;
 
-    /// When a plan may become due without anything happening; `None` if not by itself.
-    pub fn plan_due_ns(&self, buffer: &VolatileBuffer, hold_ns: u64) -> Option<u64> {
-        buffer.oldest_ns().map(|oldest| oldest + hold_ns)
-    }
-
-    /// Writes it: how long that takes.
-    pub fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64 {
-        match self {
-            Translation::Conventional(_) => destage.ranges.iter().fold(0, |ns, range| {
-                let from = Pba(range.start.0);
-                ns + arm.access(
-                    now_ns + ns,
-                    from,
-                    range.blocks(),
-                    crate::mechanics::arm::Access::Write,
-                )
-            }),
-            Translation::Static(t) => t.begin(destage, arm, now_ns),
-        }
-    }
+    /// Writes it: how long that takes, in nanoseconds.
+    fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64;
 
     /// It is written.
-    pub fn land(&mut self, destage: &Destage, landed: &[InFlight], counters: &mut Counters) {
-        if let Translation::Static(t) = self {
-            t.land(destage, landed, counters);
-        }
+    fn land(&mut self, _destage: &Destage, _landed: &[InFlight], _counters: &mut Counters) {}
+
+    /// Time without host requests after which there is work to do; `None` if there is none.
+    fn idle_ns(&self) -> Option<u64> {
+        None
     }
 
-    /// Time without host requests after which there is work to do.
-    pub fn idle_ns(&self) -> Option<u64> {
-        match self {
-            Translation::Conventional(_) => None,
-            Translation::Static(t) => (!t.is_clean()).then_some(t.profile().idle_ns),
-        }
+    /// Whether a slice of cleaning is due now, before anything that waits in the buffer: for layers that clean all the
+    /// time.
+    fn cleaning_is_due(&self, _buffer: &VolatileBuffer) -> bool {
+        false
     }
 
-    /// Starts a slice of cleaning: how long it takes. `None` if there is nothing to clean.
-    pub fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
-        match self {
-            Translation::Conventional(_) => None,
-            Translation::Static(t) => t.clean_slice(arm, now_ns, forced),
-        }
+    /// Starts a slice of cleaning: how long it takes. `None` if there is nothing to clean. `forced`: a write waits for
+    /// room.
+    fn clean_slice(&mut self, _arm: &mut Arm, _now_ns: u64, _forced: bool) -> Option<u64> {
+        None
     }
 
     /// The slice is over.
-    pub fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
-        if let Translation::Static(t) = self {
-            t.end_slice(arm, now_ns, counters);
-        }
-    }
+    fn end_slice(&mut self, _arm: &mut Arm, _now_ns: u64, _counters: &mut Counters) {}
 
     /// Nothing to clean.
-    pub fn is_clean(&self) -> bool {
-        match self {
-            Translation::Conventional(_) => true,
-            Translation::Static(t) => t.is_clean(),
-        }
+    fn is_clean(&self) -> bool {
+        true
     }
 
-    /// Forgets what is in DRAM.
-    pub fn power_cut(&mut self) {
-        if let Translation::Static(t) = self {
-            t.power_cut();
-        }
+    /// Forgets what is in DRAM; the `volatile` blocks are lost.
+    fn power_cut(&mut self, _volatile: &[BlockRange]) {}
+
+    /// Cleans everything, without any time: for drive files made ahead of an experiment.
+    fn clean_now(&mut self) {}
+
+    /// Whether the drive has the discard command (TRIM, UNMAP).
+    fn has_discard(&self) -> bool {
+        false
     }
 
-    /// Cleans all bands, without any time: for drive files made ahead of an experiment.
-    pub fn clean_now(&mut self) {
-        if let Translation::Static(t) = self {
-            t.clean_now();
-        }
+    /// The host no longer needs `range`. Whether it reads as zeros from now on.
+    fn discard(&mut self, _range: BlockRange) -> bool {
+        false
+    }
+
+    /// The zones that the drive can report; none for most.
+    fn zones(&self) -> u32 {
+        0
+    }
+
+    /// A zone's report.
+    fn zone(&self, _zone: ZoneId) -> Option<Zone> {
+        None
+    }
+
+    /// Which zone holds `at`.
+    fn zone_at(&self, _at: Lba) -> Option<ZoneId> {
+        None
+    }
+
+    /// Judges a read or a write that arrives, and moves write pointers. After an error nothing was changed.
+    fn admit(&mut self, _request: &Request) -> Result<(), ZoneError> {
+        Ok(())
+    }
+
+    /// Executes a zone command for the zone that begins at `at`, or for all. `forgotten` gets what reads as zeros from
+    /// now on. Nothing of it is volatile.
+    fn zone_command(
+        &mut self,
+        _op: Op,
+        _at: Lba,
+        _forgotten: &mut dyn FnMut(BlockRange),
+    ) -> Result<(), ZoneError> {
+        Err(ZoneError::InvalidField)
+    }
+
+    /// How long a zone command takes, in nanoseconds.
+    fn zone_command_ns(&self) -> u64 {
+        0
     }
 
     /// Checks the invariants.
     #[cfg(any(test, debug_assertions))]
-    pub fn check(&self) {
-        if let Translation::Static(t) = self {
-            t.check();
-        }
-    }
+    fn check(&self) {}
 
     /// Fills in what a report says of the translation.
-    pub fn describe(&self, snapshot: &mut Snapshot) {
-        if let Translation::Static(t) = self {
-            t.describe(snapshot);
+    fn describe(&self, _snapshot: &mut Snapshot) {}
+}
+
+/// The translation layer of a profile, as it was saved.
+pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn TranslationLayer> {
+    match &profile.translation {
+        profile::Translation::Conventional => Box::new(Conventional::new(profile)),
+        profile::Translation::StaticMapping(mapping) => {
+            let fresh = Default::default();
+            let saved = match saved {
+                SavedTranslation::Static(saved) => saved,
+                _ => &fresh,
+            };
+            Box::new(StaticMapping::new(
+                mapping.clone(),
+                profile,
+                arm.layout(),
+                saved,
+            ))
+        }
+        profile::Translation::HostManaged(zones) => {
+            let saved = match saved {
+                SavedTranslation::Zones(saved) => saved.as_slice(),
+                _ => &[],
+            };
+            Box::new(HostManaged::new(zones, profile, saved))
         }
     }
 }

@@ -18,7 +18,7 @@ const GROWING_BLOCKS: u64 = 256;
 
 impl StaticMapping {
     /// See the module's head.
-    pub fn plan(&mut self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
+    pub(super) fn plan_static(&mut self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
         if buffer.blocks() == 0 {
             return None;
         }

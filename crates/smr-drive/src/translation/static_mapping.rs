@@ -13,12 +13,12 @@ use super::cache_map::{CacheMap, Entry};
 use super::cleaning::Job;
 use super::streams::Streams;
 use super::written::Written;
-use super::Destage;
+use super::{Destage, Need, TranslationLayer};
 use crate::counters::{Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
 use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
-use crate::state::{SavedEntry, SavedTail, SavedTranslation};
+use crate::state::{SavedEntry, SavedStatic, SavedTail, SavedTranslation};
 use crate::trace::Where;
 use crate::volatile_buffer::{InFlight, VolatileBuffer};
 use alloc::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl StaticMapping {
         mapping: profile::StaticMapping,
         profile: &Profile,
         layout: &Layout,
-        saved: &SavedTranslation,
+        saved: &SavedStatic,
     ) -> Self {
         let bands = Bands::new(layout, &mapping, profile.capacity_blocks());
         let mut map = CacheMap::new(
@@ -114,138 +114,6 @@ impl StaticMapping {
         }
     }
 
-    /// To be saved. A band that is being cleaned is still dirty.
-    pub fn save(&self) -> SavedTranslation {
-        SavedTranslation {
-            log_head: self.map.head(),
-            entries: self
-                .map
-                .entries()
-                .map(|(start, e)| SavedEntry {
-                    start,
-                    end: e.end,
-                    place: e.place,
-                    classes: e.classes,
-                })
-                .collect(),
-            written: self.written.extents().collect(),
-            tails: self
-                .tails
-                .iter()
-                .map(|(band, t)| SavedTail {
-                    band: *band,
-                    start: t.start,
-                    order: t.order,
-                    classes: t.classes,
-                })
-                .collect(),
-        }
-    }
-
-    /// Its parameters.
-    pub fn profile(&self) -> &profile::StaticMapping {
-        &self.profile
-    }
-
-    /// See [`super::Translation::pieces`].
-    pub fn pieces(&self, range: BlockRange, mut visit: impl FnMut(BlockRange, Pba, bool)) {
-        let mut at = range.start;
-        for (found, entry) in self.map.overlapping(range) {
-            let part = found.intersection(range);
-            if at < part.start {
-                visit(BlockRange::new(at, part.start), self.bands.home(at), true);
-            }
-            visit(
-                part,
-                self.map.pba(entry.place + (part.start.0 - found.start.0)),
-                false,
-            );
-            at = part.end;
-        }
-        if at < range.end {
-            visit(BlockRange::new(at, range.end), self.bands.home(at), true);
-        }
-    }
-
-    /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
-    /// being cleaned because the cache is full, the entries it will free count as free, slice by slice: this is what lets
-    /// a few writes through between two slices.
-    pub fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
-        let p = &self.profile;
-        if range.blocks() >= p.stream_min_blocks {
-            return true;
-        }
-        // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
-        let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
-        let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
-        let entries = range.blocks().div_ceil(p.entry_blocks_max);
-        let has_room =
-            self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit.entries;
-        let goes_on = || self.streams.ends_at(range.start);
-        // The map is asked last: of all this, only it is large.
-        if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
-            return false;
-        }
-        let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
-        // An entry may have to skip the end of the ring, and one at each end of a band.
-        let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
-        let needed =
-            log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
-        let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
-        occupied + needed <= p.cache_blocks || goes_on()
-    }
-
-    /// Writes what was planned: how long it takes.
-    pub fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64 {
-        if destage.place == Where::InPlace {
-            self.streams.streamed(destage.span, now_ns);
-            return arm.access(
-                now_ns,
-                self.bands.home(destage.span.start),
-                destage.span.blocks(),
-                Access::Write,
-            );
-        }
-        // The log is written as it comes: an entry takes its time wherever the platters stand, but the way there counts.
-        let head = self.map.pba(self.map.head());
-        let mut ns = if arm.at() == head {
-            0
-        } else {
-            arm.access(now_ns, head, 0, Access::Write)
-        };
-        let mut blocks = 0;
-        for range in &destage.ranges {
-            let entry_blocks = range.blocks() + self.profile.entry_header_blocks;
-            let at = self.map.pba(self.map.head() + blocks);
-            ns += arm.transfer_ns(at, entry_blocks).max(self.profile.entry_ns);
-            blocks += entry_blocks;
-            self.streams.cached(*range, now_ns);
-        }
-        arm.drift_to(self.map.pba(self.map.head() + blocks));
-        ns
-    }
-
-    /// It is written.
-    pub fn land(&mut self, destage: &Destage, landed: &[InFlight], counters: &mut Counters) {
-        let bytes = |range: &BlockRange| range.blocks() * BLOCK_BYTES;
-        if destage.place == Where::InPlace {
-            let classes = landed.iter().fold(0, |c, f| c | f.classes);
-            self.land_in_place(destage.span, classes);
-            counters.streamed_bytes += bytes(&destage.span);
-            return;
-        }
-        for range in &destage.ranges {
-            let of_range = landed.iter().filter(|f| f.range.overlaps(*range));
-            self.map
-                .append(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
-            counters.cached_bytes += bytes(range);
-        }
-        counters.cache_entries_max = counters.cache_entries_max.max(self.map.entry_count());
-        counters.cache_bytes_max = counters
-            .cache_bytes_max
-            .max(self.map.blocks() * BLOCK_BYTES);
-    }
-
     /// A run was written in place over `span`.
     fn land_in_place(&mut self, span: BlockRange, classes: u8) {
         self.map.drop_range(&self.bands, span);
@@ -280,20 +148,164 @@ impl StaticMapping {
             );
         }
     }
+}
+
+impl TranslationLayer for StaticMapping {
+    /// To be saved. A band that is being cleaned is still dirty.
+    fn save(&self, _volatile: &[BlockRange]) -> SavedTranslation {
+        SavedTranslation::Static(SavedStatic {
+            log_head: self.map.head(),
+            entries: self
+                .map
+                .entries()
+                .map(|(start, e)| SavedEntry {
+                    start,
+                    end: e.end,
+                    place: e.place,
+                    classes: e.classes,
+                })
+                .collect(),
+            written: self.written.extents().collect(),
+            tails: self
+                .tails
+                .iter()
+                .map(|(band, t)| SavedTail {
+                    band: *band,
+                    start: t.start,
+                    order: t.order,
+                    classes: t.classes,
+                })
+                .collect(),
+        })
+    }
+
+    fn pieces(&self, range: BlockRange, visit: &mut dyn FnMut(BlockRange, Pba, bool)) {
+        let mut at = range.start;
+        for (found, entry) in self.map.overlapping(range) {
+            let part = found.intersection(range);
+            if at < part.start {
+                visit(BlockRange::new(at, part.start), self.bands.home(at), true);
+            }
+            visit(
+                part,
+                self.map.pba(entry.place + (part.start.0 - found.start.0)),
+                false,
+            );
+            at = part.end;
+        }
+        if at < range.end {
+            visit(BlockRange::new(at, range.end), self.bands.home(at), true);
+        }
+    }
+
+    /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
+    /// being cleaned because the cache is full, the entries it will free count as free, slice by slice: this is what lets
+    /// a few writes through between two slices.
+    fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
+        let p = &self.profile;
+        if range.blocks() >= p.stream_min_blocks {
+            return true;
+        }
+        // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
+        let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
+        let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
+        let entries = range.blocks().div_ceil(p.entry_blocks_max);
+        let has_room =
+            self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit.entries;
+        let goes_on = || self.streams.ends_at(range.start);
+        // The map is asked last: of all this, only it is large.
+        if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
+            return false;
+        }
+        let log_blocks = |blocks: u64, entries: u64| blocks + entries * p.entry_header_blocks;
+        // An entry may have to skip the end of the ring, and one at each end of a band.
+        let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
+        let needed =
+            log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
+        let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
+        occupied + needed <= p.cache_blocks || goes_on()
+    }
+
+    /// Writes what was planned: how long it takes.
+    fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64 {
+        if destage.place == Where::InPlace {
+            self.streams.streamed(destage.span, now_ns);
+            return arm.access(
+                now_ns,
+                self.bands.home(destage.span.start),
+                destage.span.blocks(),
+                Access::Write,
+            );
+        }
+        // The log is written as it comes: an entry takes its time wherever the platters stand, but the way there counts.
+        let head = self.map.pba(self.map.head());
+        let mut ns = if arm.at() == head {
+            0
+        } else {
+            arm.access(now_ns, head, 0, Access::Write)
+        };
+        let mut blocks = 0;
+        for range in &destage.ranges {
+            let entry_blocks = range.blocks() + self.profile.entry_header_blocks;
+            let at = self.map.pba(self.map.head() + blocks);
+            ns += arm.transfer_ns(at, entry_blocks).max(self.profile.entry_ns);
+            blocks += entry_blocks;
+            self.streams.cached(*range, now_ns);
+        }
+        arm.drift_to(self.map.pba(self.map.head() + blocks));
+        ns
+    }
+
+    /// It is written.
+    fn land(&mut self, destage: &Destage, landed: &[InFlight], counters: &mut Counters) {
+        let bytes = |range: &BlockRange| range.blocks() * BLOCK_BYTES;
+        if destage.place == Where::InPlace {
+            let classes = landed.iter().fold(0, |c, f| c | f.classes);
+            self.land_in_place(destage.span, classes);
+            counters.streamed_bytes += bytes(&destage.span);
+            return;
+        }
+        for range in &destage.ranges {
+            let of_range = landed.iter().filter(|f| f.range.overlaps(*range));
+            self.map
+                .append(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
+            counters.cached_bytes += bytes(range);
+        }
+        counters.cache_entries_max = counters.cache_entries_max.max(self.map.entry_count());
+        counters.cache_bytes_max = counters
+            .cache_bytes_max
+            .max(self.map.blocks() * BLOCK_BYTES);
+    }
+
+    fn plan(&mut self, buffer: &VolatileBuffer, _arm: &Arm, need: Need) -> Option<Destage> {
+        self.plan_static(buffer, need)
+    }
+
+    fn idle_ns(&self) -> Option<u64> {
+        (!self.is_clean()).then_some(self.profile.idle_ns)
+    }
+
+    fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
+        self.clean_slice_static(arm, now_ns, forced)
+    }
+
+    fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
+        self.end_slice_static(arm, now_ns, counters);
+    }
 
     /// Nothing to clean.
-    pub fn is_clean(&self) -> bool {
+    fn is_clean(&self) -> bool {
         self.map.dirt().is_empty() && self.tails.is_empty()
     }
 
     /// Runs are remembered in DRAM, and a half-cleaned band's image is known only there.
-    pub fn power_cut(&mut self) {
+    fn power_cut(&mut self, _volatile: &[BlockRange]) {
         self.streams.clear();
         self.job = None;
     }
 
     /// All bands cleaned at once.
-    pub fn clean_now(&mut self) {
+    fn clean_now(&mut self) {
         let entries: Vec<BlockRange> = self
             .map
             .entries()
@@ -304,12 +316,12 @@ impl StaticMapping {
             self.written.add(range);
         }
         self.tails.clear();
-        self.power_cut();
+        self.power_cut(&[]);
     }
 
     /// Checks the map, and that a tail lies in its band and was written.
     #[cfg(any(test, debug_assertions))]
-    pub fn check(&self) {
+    fn check(&self) {
         self.map.check(&self.bands);
         for (band, tail) in &self.tails {
             let range = self.bands.range(*band);
@@ -322,7 +334,7 @@ impl StaticMapping {
     }
 
     /// Fills in what a report says of the cache and the bands.
-    pub fn describe(&self, snapshot: &mut Snapshot) {
+    fn describe(&self, snapshot: &mut Snapshot) {
         let dirt = self.map.dirt();
         let mut classes: BTreeMap<BandId, u8> = BTreeMap::new();
         // Of both kinds the first in order of address: together they hold the first of all.
@@ -337,6 +349,7 @@ impl StaticMapping {
             .keys()
             .filter(|band| !dirt.contains_key(band))
             .count();
+        snapshot.written_blocks = self.written.extents().map(BlockRange::blocks).sum();
         snapshot.cache_entries = self.map.entry_count();
         snapshot.cache_bytes = self.map.blocks() * BLOCK_BYTES;
         snapshot.bands_dirty = (dirt.len() + only_tails) as u64;

@@ -28,13 +28,24 @@ struct shingle_geometry {
 	shingle_u32 fua;		/* boolean */
 	shingle_u32 discard;		/* boolean */
 	shingle_u32 zoned;		/* 0 none (also host-aware), 2 host-managed */
-	shingle_u64 zone_sectors;
+	shingle_u64 zone_sectors;	/* 0 if the drive reports no zones */
+	shingle_u32 zones;		/* that the drive reports */
+	shingle_u32 open_max;		/* zones open at a time; 0: no limit */
+};
+
+struct shingle_zone {
+	shingle_u64 start;
+	shingle_u64 sectors;
+	shingle_u64 capacity_sectors;
+	shingle_u64 write_pointer;
+	shingle_u32 type;		/* enum blk_zone_type */
+	shingle_u32 condition;		/* enum blk_zone_cond */
 };
 
 struct shingle_completion {
 	shingle_u64 tag;
 	shingle_s32 status;		/* 0 or -errno */
-	shingle_u32 pad;
+	shingle_u32 sense;		/* key << 16 | code << 8 | qualifier; 0: none */
 };
 
 enum shingle_op {
@@ -43,6 +54,11 @@ enum shingle_op {
 	SHINGLE_FLUSH,
 	SHINGLE_DISCARD,
 	SHINGLE_WRITE_ZEROES,
+	SHINGLE_ZONE_OPEN,
+	SHINGLE_ZONE_CLOSE,
+	SHINGLE_ZONE_FINISH,
+	SHINGLE_ZONE_RESET,
+	SHINGLE_ZONE_RESET_ALL,
 };
 
 enum shingle_flag {
@@ -69,6 +85,11 @@ struct shingle_drive *shingle_drive_open(const void *file, shingle_u64 len,
 
 void shingle_drive_geometry(const struct shingle_drive *drive,
 			    struct shingle_geometry *geometry);
+
+/* Reports at most @max zones, from number @first on; returns how many. */
+shingle_u32 shingle_drive_zones(const struct shingle_drive *drive,
+				shingle_u32 first, struct shingle_zone *out,
+				shingle_u32 max);
 
 /*
  * Data of a write, piece by piece, before its submit. 0; -ENOMEM (then do not
