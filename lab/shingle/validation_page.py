@@ -175,6 +175,8 @@ def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
         figure, axes = plt.subplots(figsize=(6.4, 3.4))
         for row in curves:
             rates = row["random_write_mib_s"]
+            if not rates:
+                continue
             means = [sum(rates[i : i + 10]) / 10 for i in range(0, len(rates) - 9, 10)]
             axes.step(
                 range(0, 10 * len(means), 10), means, where="post", label=row["drive"], color=colours[row["drive"]]

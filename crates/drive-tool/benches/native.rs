@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How fast the model is, in host time: `cargo bench -p drive-tool`.
+#![allow(missing_docs, reason = "criterion's macro makes a public function")]
 
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 use drive_tool::meter::Meter;

@@ -5,6 +5,7 @@ use clap::Args;
 use drive_tool::profile;
 use drive_tool::validate::{self, experiments, short, Row, Validated};
 use serde_json::json;
+use smr_drive::profile::Translation;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -137,11 +138,16 @@ pub fn curves(args: &Curves) -> Result<(), String> {
     for name in names {
         let path = args.drives.join(format!("{name}.toml"));
         let profile = profile::load(&path).map_err(|why| why.to_string())?;
+        // Random writes are an error on a zoned disk: there is nothing to draw.
+        let random_writes = match profile.translation {
+            Translation::HostManaged(_) => Vec::new(),
+            _ => experiments::throughput_curve(&profile, args.seconds),
+        };
         let line = json!({
             "drive": name,
             "model": profile.model,
             "capacity_bytes": profile.capacity_bytes,
-            "random_write_mib_s": experiments::throughput_curve(&profile, args.seconds),
+            "random_write_mib_s": random_writes,
             "rate_mb_s": experiments::rate_curve(&profile),
             "band_clean_s": experiments::cleaning_curve(&profile),
         });

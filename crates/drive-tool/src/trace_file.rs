@@ -421,7 +421,7 @@ mod tests {
     fn a_record_that_makes_no_sense_is_refused_with_its_number() {
         // Record 0 is a write, 1 and 2 a marker and its text, 3 a read.
         for (record, byte, value, what) in [
-            (0, 28, 9, "record 0: operation 9"),
+            (0, 28, 10, "record 0: operation 10"),
             (3, 29, 4, "record 3: class 4"),
             (3, 31, 4, "record 3: place 4"),
             (3, 7, 0x40, "record 3: arrival"),
