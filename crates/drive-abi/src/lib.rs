@@ -26,6 +26,7 @@ use alloc::boxed::Box;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::slice;
+use smr_drive::faults::FaultPlan;
 use smr_drive::profile::Translation;
 use smr_drive::request::{Class, Completion, Op, Outcome, Refusal, Request};
 use smr_drive::Drive;
@@ -35,8 +36,10 @@ const EIO: i32 = 5;
 const ENOMEM: i32 = 12;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
+const ENODATA: i32 = 61;
 const EOPNOTSUPP: i32 = 95;
 const ETOOMANYREFS: i32 = 109;
+const ETIMEDOUT: i32 = 110;
 
 /// `struct shingle_geometry`.
 #[repr(C)]
@@ -146,11 +149,6 @@ pub unsafe extern "C" fn shingle_drive_open(
             bytes_mut(err.cast(), err_len as usize),
         )
     };
-    let room = err.len().saturating_sub(1);
-    let mut text = Text {
-        buf: &mut err[..room],
-        len: 0,
-    };
     let opened = if kernel::take_reserve() {
         smr_drive::file::open(file)
     } else {
@@ -158,15 +156,53 @@ pub unsafe extern "C" fn shingle_drive_open(
     };
     match opened {
         Ok(opened) => return Box::into_raw(Box::new(Drive::new(opened, seed))),
-        Err(why) => {
-            let _ = write!(text, "{why}");
-        }
+        Err(why) => explain(err, &why),
     }
+    core::ptr::null_mut()
+}
+
+/// Why something was refused, with a NUL at its end.
+fn explain(err: &mut [u8], why: &dyn core::fmt::Display) {
+    let room = err.len().saturating_sub(1);
+    let mut text = Text {
+        buf: &mut err[..room],
+        len: 0,
+    };
+    let _ = write!(text, "{why}");
     let end = text.len.min(room);
     if let Some(nul) = err.get_mut(end) {
         *nul = 0;
     }
-    core::ptr::null_mut()
+}
+
+/// From now on things go wrong as the plan says that `shingle-drive faults check` wrote. 0, or -EINVAL and a sentence that
+/// ends with NUL in `err`; then nothing was changed.
+///
+/// # Safety
+/// `drive` is one; `plan` is valid for `len` bytes, `err` for `err_len`.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_set_faults(
+    drive: *mut Drive,
+    plan: *const c_void,
+    len: u64,
+    err: *mut c_char,
+    err_len: u32,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let (drive, plan, err) = unsafe {
+        (
+            &mut *drive,
+            bytes(plan.cast(), len as usize),
+            bytes_mut(err.cast(), err_len as usize),
+        )
+    };
+    match FaultPlan::from_bytes(plan).and_then(|plan| drive.set_faults(plan)) {
+        Ok(()) => 0,
+        Err(why) => {
+            explain(err, &why);
+            -EINVAL
+        }
+    }
 }
 
 /// What the host must know of the drive.
@@ -350,7 +386,10 @@ pub unsafe extern "C" fn shingle_drive_advance(
         let status = match outcome {
             Outcome::Done => 0,
             Outcome::Zone(ZoneError::Resources) => -ETOOMANYREFS,
-            Outcome::Damaged | Outcome::Zone(_) => -EIO,
+            // As the kernel does with what disks say: only a read of a bad place is a medium error.
+            Outcome::ReadFailed => -ENODATA,
+            Outcome::Aborted => -ETIMEDOUT,
+            Outcome::Damaged | Outcome::WriteFailed | Outcome::Zone(_) => -EIO,
         };
         let sense = outcome.sense().map_or(0, |s| {
             u32::from(s.key) << 16 | u32::from(s.asc) << 8 | u32::from(s.ascq)
@@ -380,6 +419,23 @@ pub unsafe extern "C" fn shingle_drive_report(
     let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
     let mut text = Text { buf, len: 0 };
     let _ = drive.report(now_ns, &mut text);
+    text.len as u32
+}
+
+/// How long requests took, by class and direction, as JSON without NUL. Returns its length, as above.
+///
+/// # Safety
+/// `drive` is one; `buf` is valid for `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_latencies(
+    drive: *const Drive,
+    buf: *mut c_char,
+    len: u32,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let (drive, buf) = unsafe { (&*drive, bytes_mut(buf.cast(), len as usize)) };
+    let mut text = Text { buf, len: 0 };
+    let _ = drive.report_latencies(&mut text);
     text.len as u32
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What the drive counts, and how it reports it.
 
+use crate::activity::{self, Activity, ACTIVITIES};
+use crate::latency::Latencies;
 use crate::request::{Class, Op, CLASSES};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -48,6 +50,21 @@ pub struct Counters {
     pub clean_at_ns: u64,
     /// Trace records that nobody took in time.
     pub trace_lost: u64,
+    /// Faults of the plan that happened.
+    pub faults: u64,
+    /// How long requests took.
+    pub latencies: Latencies,
+}
+
+/// A band that is being cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleaningBand {
+    /// Which.
+    pub band: BandId,
+    /// Classes of what made it dirty, a bit each.
+    pub classes: u8,
+    /// How far it is, in thousandths.
+    pub done_permille: u64,
 }
 
 /// What the counters say only together with the drive's present state.
@@ -71,6 +88,18 @@ pub struct Snapshot {
     pub volatile_bytes: u64,
     /// Nothing to clean, nothing volatile.
     pub clean: bool,
+    /// What the arm does.
+    pub activity: Activity,
+    /// How much of the time it did what, by [`Activity`].
+    pub activity_ns: [u64; ACTIVITIES],
+    /// The arm's cylinder, and how many there are.
+    pub arm_cylinder: (u64, u64),
+    /// The band whose cleaning has begun, if any.
+    pub cleaning: Option<CleaningBand>,
+    /// Why: the last cleaning activity.
+    pub cleaning_why: Activity,
+    /// Runs that stream, and runs that may be going to.
+    pub streams: (usize, usize),
 }
 
 /// How many dirty bands a report lists.
@@ -103,7 +132,7 @@ impl Counters {
                 write!(out, "\"{name}_{direction}_requests\":{},", traffic.requests)?;
             }
         }
-        let fields: [(&str, u64); 24] = [
+        let fields: [(&str, u64); 25] = [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
             ("cache_entries", snapshot.cache_entries),
@@ -128,6 +157,7 @@ impl Counters {
             ("clean_at_ns", self.clean_at_ns),
             ("clean", u64::from(snapshot.clean)),
             ("trace_lost", self.trace_lost),
+            ("faults", self.faults),
             ("read_requests", self.read.iter().map(|t| t.requests).sum()),
             (
                 "written_requests",
@@ -138,7 +168,21 @@ impl Counters {
         for (name, value) in fields {
             write!(out, "\"{name}\":{value},")?;
         }
-        out.write_str("\"bands_dirty_by_class\":[")?;
+        for (name, ns) in activity::NAMES.iter().zip(snapshot.activity_ns) {
+            write!(out, "\"{name}\":{ns},")?;
+        }
+        let (cylinder, cylinders) = snapshot.arm_cylinder;
+        let activity = snapshot.activity as u8;
+        write!(out, "\"arm\":[{cylinder},{cylinders},{activity}],")?;
+        let (streams, candidates) = snapshot.streams;
+        write!(out, "\"streams\":[{streams},{candidates}],\"cleaning\":[")?;
+        if let Some(job) = snapshot.cleaning {
+            let (band, why) = (job.band.0, snapshot.cleaning_why as u8);
+            write!(out, "{band},{why},{},{}", job.classes, job.done_permille)?;
+        }
+        out.write_str("],\"latency_us\":")?;
+        self.latencies.write_summary(out)?;
+        out.write_str(",\"bands_dirty_by_class\":[")?;
         for (i, (band, first, classes)) in snapshot.dirty.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             write!(
@@ -156,6 +200,59 @@ impl Counters {
 mod tests {
     use super::*;
     use alloc::string::String;
+
+    /// The machine hands a report over as one page: so must be the largest that can come of the largest drives.
+    #[test]
+    fn a_report_of_a_long_life_fits_in_a_page() {
+        const DAY_NS: u64 = 86_400_000_000_000;
+        let traffic = Traffic {
+            bytes: 99_999_999_999_999,
+            requests: 9_999_999_999,
+        };
+        let mut counters = Counters {
+            read: [traffic; CLASSES],
+            written: [traffic; CLASSES],
+            flushes: 999_999_999,
+            cleaning_ns: 99 * DAY_NS,
+            busy_ns: 99 * DAY_NS,
+            last_host_ns: 99 * DAY_NS,
+            clean_at_ns: 99 * DAY_NS,
+            streamed_bytes: 99_999_999_999_999,
+            cached_bytes: 99_999_999_999_999,
+            ..Counters::default()
+        };
+        for op in [Op::Read, Op::Write, Op::Flush] {
+            for class in [
+                Class::Data,
+                Class::Metadata,
+                Class::Journal,
+                Class::Superblock,
+            ] {
+                counters.latencies.note(op, class, 99_999_999_999);
+            }
+        }
+        let snapshot = Snapshot {
+            seeks: 9_999_999_999,
+            cache_bytes: 25 << 30,
+            cache_entries: 180_000,
+            bands_dirty: 266_567,
+            dirty: (0..DIRTY_BANDS_LISTED as u64)
+                .map(|i| (BandId(900_000), Block(5_000_000_000 + i), 15))
+                .collect(),
+            activity_ns: [99 * DAY_NS; ACTIVITIES],
+            arm_cylinder: (400_000, 400_000),
+            cleaning: Some(CleaningBand {
+                band: BandId(266_567),
+                classes: 15,
+                done_permille: 1000,
+            }),
+            streams: (8, 8),
+            ..Snapshot::default()
+        };
+        let mut text = String::new();
+        counters.write_json(&snapshot, &mut text).unwrap();
+        assert!(text.len() <= 4094, "{}", text.len());
+    }
 
     #[test]
     fn a_report_of_many_dirty_bands_fits_in_8_kib() {

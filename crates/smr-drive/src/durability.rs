@@ -59,11 +59,16 @@ impl Durability {
         }
     }
 
-    /// Brings the contents back to what is on the medium.
-    pub fn cut(&mut self, contents: &mut Contents) -> Result<(), Damaged> {
+    /// What is still in flight will not land.
+    pub fn flight_lost(&mut self, contents: &mut Contents) {
         for (_, value) in core::mem::take(&mut self.landing) {
             contents.release(value);
         }
+    }
+
+    /// Brings the contents back to what is on the medium.
+    pub fn cut(&mut self, contents: &mut Contents) -> Result<(), Damaged> {
+        self.flight_lost(contents);
         for (block, value) in core::mem::take(&mut self.on_medium) {
             contents.restore(block, value)?;
         }

@@ -9,11 +9,14 @@
 
 extern crate alloc;
 
+pub mod activity;
 pub mod contents;
 pub mod counters;
 mod drive;
 mod durability;
+pub mod faults;
 pub mod file;
+pub mod latency;
 pub mod mechanics;
 pub mod profile;
 pub mod request;

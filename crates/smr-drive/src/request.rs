@@ -77,6 +77,8 @@ pub const FLAG_FUA: u32 = 1;
 pub const FLAG_META: u32 = 2;
 /// Somebody waits.
 pub const FLAG_SYNC: u32 = 4;
+/// In traces: it ended with an error.
+pub const FLAG_FAILED: u32 = 0x80;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +124,12 @@ pub enum Outcome {
     Done,
     /// The drive file is damaged where the request looked.
     Damaged,
+    /// The medium could not be read there; a plan of faults wants it so.
+    ReadFailed,
+    /// The medium could not be written; of a flush: something acknowledged before it was lost.
+    WriteFailed,
+    /// It took too long and was given up; it was not executed.
+    Aborted,
     /// A zone refused it; nothing was changed.
     Zone(ZoneError),
 }
@@ -132,10 +140,22 @@ impl Outcome {
         match self {
             Outcome::Done => None,
             // MEDIUM ERROR, UNRECOVERED READ ERROR.
-            Outcome::Damaged => Some(Sense {
+            Outcome::Damaged | Outcome::ReadFailed => Some(Sense {
                 key: 3,
                 asc: 0x11,
                 ascq: 0,
+            }),
+            // MEDIUM ERROR, WRITE ERROR.
+            Outcome::WriteFailed => Some(Sense {
+                key: 3,
+                asc: 0x0c,
+                ascq: 0,
+            }),
+            // ABORTED COMMAND, COMMAND TIMEOUT DURING PROCESSING.
+            Outcome::Aborted => Some(Sense {
+                key: 0xb,
+                asc: 0x2e,
+                ascq: 2,
             }),
             Outcome::Zone(error) => Some(error.sense()),
         }

@@ -9,9 +9,14 @@
 //! ```
 //! A marker has its time in the first two fields and the length of its text in `sectors`; the text follows in whole
 //! records, padded with zeros, which have no sequence number.
+//!
+//! An event of the drive is a marker without text whose `operation` is not 0 but one of [`EventKind`]: time, begin,
+//! first sector, 0, kind, classes, reason, 0xff, value, sequence of the next request. Readers that do not know events
+//! skip them as markers.
 
 use crate::request::{Class, Request};
 use alloc::vec::Vec;
+use zoned::Block;
 
 /// First bytes of a trace.
 pub const MAGIC: &[u8; 8] = b"SHGLTRC1";
@@ -50,6 +55,38 @@ pub struct Record {
     pub service_ns: u64,
     /// Where its data were then.
     pub place: Where,
+}
+
+/// Kinds of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A band's cleaning began; `value` is the number of pieces to collect.
+    CleaningBegan = 1,
+    /// It ended, at `begin_ns` it had begun; `value` is 1 if the band is clean now, 0 if it was given up.
+    CleaningEnded = 2,
+    /// A sequential run is written in place from now on.
+    StreamBegan = 3,
+    /// It is forgotten; `value` is its length in blocks.
+    StreamEnded = 4,
+    /// Writes wait for room in the persistent cache.
+    ForcedBegan = 5,
+    /// They no longer do.
+    ForcedEnded = 6,
+    /// A fault of the plan; `value` is the number of faults so far.
+    Fault = 7,
+}
+
+/// Something that the drive did by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub kind: EventKind,
+    /// Where; block 0 if that means nothing.
+    pub start: Block,
+    /// Classes concerned, a bit each.
+    pub classes: u8,
+    /// See [`EventKind`].
+    pub value: u64,
 }
 
 /// Collects records until somebody takes them.
@@ -120,6 +157,18 @@ impl Trace {
             self.bytes.extend_from_slice(text);
             let padding = records * RECORD_BYTES - text.len();
             self.bytes.resize(self.bytes.len() + padding, 0);
+        }
+    }
+
+    /// Adds an event at `now_ns` of something that began at `begin_ns`. `reason` is the number of the arm's activity.
+    pub fn event(&mut self, now_ns: u64, begin_ns: u64, reason: u8, event: &Event) {
+        if self.has_room(1) {
+            self.record(
+                [now_ns, begin_ns, event.start.first_sector().0],
+                0,
+                [event.kind as u8, event.classes, reason, 0xff],
+                [event.value, self.sequence],
+            );
         }
     }
 

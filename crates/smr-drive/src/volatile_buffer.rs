@@ -288,6 +288,31 @@ impl VolatileBuffer {
         true
     }
 
+    /// What is in flight will not land, but for the blocks of `landed`: those are no longer volatile.
+    pub fn flight_lost(&mut self, landed: &[BlockRange]) {
+        let mut lost = Vec::new();
+        for flight in core::mem::take(&mut self.in_flight) {
+            let mut at = flight.range.start;
+            let mut inside: Vec<BlockRange> = landed
+                .iter()
+                .map(|range| range.intersection(flight.range))
+                .filter(|range| !range.is_empty())
+                .collect();
+            inside.sort_unstable();
+            inside.push(BlockRange::new(flight.range.end, flight.range.end));
+            for range in inside {
+                if at < range.start {
+                    lost.push(InFlight {
+                        range: BlockRange::new(at, range.start),
+                        ..flight
+                    });
+                }
+                at = range.end;
+            }
+        }
+        self.in_flight = lost;
+    }
+
     /// Everything is lost.
     pub fn clear(&mut self) {
         *self = VolatileBuffer::default();

@@ -6,15 +6,19 @@
 
 mod data;
 mod schedule;
+mod trouble;
+mod watched;
 
+use crate::activity::ActivityClock;
 use crate::contents::{Contents, Damaged};
 use crate::counters::{Counters, Snapshot};
 use crate::durability::Durability;
+use crate::faults::Faults;
 use crate::file::{self, Opened};
 use crate::mechanics::arm::Arm;
 use crate::mechanics::read_ahead::ReadAhead;
 use crate::profile::Profile;
-use crate::request::{Class, Completion, Op, Outcome, Refusal, Request, FLAG_META};
+use crate::request::{Class, Completion, Op, Outcome, Refusal, Request, FLAG_FAILED, FLAG_META};
 use crate::state::State;
 use crate::trace::{Record, Trace, Where};
 use crate::translation::{self, TranslationLayer};
@@ -25,6 +29,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use data::Staging;
 use schedule::{Waiter, Work};
+use trouble::without;
+use watched::Watched;
 use zoned::{BlockRange, Zone, ZoneId, BLOCK_BYTES, SECTOR_BYTES};
 
 /// A request in the queue.
@@ -33,6 +39,8 @@ struct Pending {
     request: Request,
     class: Class,
     arrival_ns: u64,
+    /// How much later than otherwise it ends.
+    extra_ns: u64,
 }
 
 /// A request whose completion has a time.
@@ -76,6 +84,12 @@ pub struct Drive {
     wake_ns: Option<u64>,
     /// Last host request, or power-on. A drive learns what time it is from its first call.
     idle_since_ns: Option<u64>,
+    /// Of the run.
+    seed: u64,
+    /// What goes wrong; nothing without a plan.
+    faults: Option<Box<Faults>>,
+    activity: ActivityClock,
+    watched: Watched,
 }
 
 impl Drive {
@@ -116,6 +130,10 @@ impl Drive {
             // Whatever time it is, there may be something to clean.
             wake_ns: Some(0),
             idle_since_ns: None,
+            seed,
+            faults: None,
+            activity: ActivityClock::default(),
+            watched: Watched::default(),
             state,
         }
     }
@@ -144,6 +162,10 @@ impl Drive {
             request,
             class,
             arrival_ns: now_ns,
+            extra_ns: 0,
+        };
+        let Some(pending) = self.meet_faults(now_ns, pending) else {
+            return Ok(());
         };
         if let Err(error) = self.translation.admit(&request) {
             self.staging.forget(request.tag);
@@ -231,6 +253,11 @@ impl Drive {
                 Some(entry) if entry.key().0 <= now_ns => {
                     let Done { record, outcome } = entry.remove();
                     self.trace.request(&record);
+                    self.counters.latencies.note(
+                        record.request.op,
+                        record.class,
+                        record.completion_ns - record.arrival_ns,
+                    );
                     done(Completion {
                         tag: record.request.tag,
                         outcome,
@@ -251,13 +278,14 @@ impl Drive {
         link_blocks: u64,
         service_ns: u64,
         place: Where,
+        outcome: Outcome,
     ) {
         let interface = &self.state.profile.interface;
         let start_ns = ready_ns.max(self.link_free_ns);
         let transfer_ns = link_blocks * interface.block_ns;
         let completion_ns = start_ns + interface.command_ns + transfer_ns;
         self.link_free_ns = start_ns + interface.command_gap_ns + transfer_ns;
-        self.finish(pending, completion_ns, service_ns, place, Outcome::Done);
+        self.finish(pending, completion_ns, service_ns, place, outcome);
     }
 
     fn finish(
@@ -269,10 +297,15 @@ impl Drive {
         outcome: Outcome,
     ) {
         let Pending {
-            request,
+            mut request,
             class,
             arrival_ns,
+            extra_ns,
         } = pending;
+        let completion_ns = completion_ns + extra_ns;
+        if outcome != Outcome::Done {
+            request.flags |= FLAG_FAILED;
+        }
         let record = Record {
             request,
             class,
@@ -318,7 +351,9 @@ impl Drive {
     pub fn report(&mut self, now_ns: u64, out: &mut dyn fmt::Write) -> fmt::Result {
         self.run(now_ns);
         self.counters.trace_lost = self.trace.lost;
-        self.counters.write_json(&self.snapshot(), out)
+        let mut snapshot = self.snapshot();
+        self.describe_arm(now_ns, &mut snapshot);
+        self.counters.write_json(&snapshot, out)
     }
 
     /// What can be said of the drive's present state.
@@ -347,11 +382,16 @@ impl Drive {
     /// Power fails: what is not durable is gone, and so is every request.
     pub fn power_cut(&mut self, now_ns: u64) {
         self.run(now_ns);
-        let volatile = self.volatile();
+        let survivors = self.survivors(now_ns);
+        let volatile = without(self.volatile(), &survivors);
+        for (range, _) in survivors.pieces() {
+            self.durability.landed(&mut self.contents, range);
+        }
         // A damaged leaf cannot hold volatile data: it could not have been written.
         let _ = self.durability.cut(&mut self.contents);
         self.buffer.clear();
         self.translation.power_cut(&volatile);
+        self.land_survivors(now_ns, survivors);
         self.read_ahead = ReadAhead::new(&self.state.profile.mechanics);
         self.staging = Staging::default();
         self.reads.clear();

@@ -6,6 +6,7 @@
 //! nobody has asked for anything for a while, cleaning.
 
 use super::{Drive, Pending};
+use crate::activity::Activity;
 use crate::contents::Value;
 use crate::mechanics::arm::Access;
 use crate::request::{Op, Outcome, Request, FLAG_FUA};
@@ -27,6 +28,7 @@ pub(super) enum Work {
         pending: Pending,
         service_ns: u64,
         ahead: Option<(BlockRange, Pba)>,
+        outcome: Outcome,
     },
     /// From the buffer to the medium.
     Destage(Destage),
@@ -59,10 +61,19 @@ const EVERYTHING: BlockRange = BlockRange {
 };
 
 impl Drive {
+    /// The destage that is under way.
+    pub(super) fn work_destage(&self) -> Option<Destage> {
+        match &self.work {
+            Some((_, Work::Destage(destage))) => Some(destage.clone()),
+            _ => None,
+        }
+    }
+
     /// Lets everything happen that happens until `now_ns`.
     pub(super) fn run(&mut self, now_ns: u64) {
         if self.idle_since_ns.is_none() {
             self.idle_since_ns = Some(now_ns);
+            self.activity.enter(now_ns, Activity::Idle, 0);
             self.dispatch(now_ns);
         }
         loop {
@@ -82,15 +93,28 @@ impl Drive {
     }
 
     pub(super) fn queue_read(&mut self, now_ns: u64, pending: Pending) {
-        let range = pending.request.blocks();
-        if self.buffer.holds(range) || self.read_ahead.hit(&self.arm, now_ns, range) {
-            self.complete(pending, now_ns, range.blocks(), 0, Where::None);
-        } else {
+        if !self.read_from_dram(now_ns, pending) {
             self.reads.push(pending);
         }
     }
 
+    /// Answers a read from the buffer or from what was read ahead; false if it needs the arm.
+    fn read_from_dram(&mut self, now_ns: u64, pending: Pending) -> bool {
+        let range = pending.request.blocks();
+        let found = self.answers(range)
+            || self.can_be_ahead(range) && self.read_ahead.hit(&self.arm, now_ns, range);
+        if found {
+            let blocks = range.blocks();
+            self.complete(pending, now_ns, blocks, 0, Where::None, Outcome::Done);
+        }
+        found
+    }
+
     pub(super) fn queue_flush(&mut self, pending: Pending) {
+        if self.lies_about(Op::Flush) {
+            let now_ns = pending.arrival_ns;
+            return self.complete(pending, now_ns, 0, 0, Where::None, Outcome::Done);
+        }
         self.waiters.push(Waiter {
             pending,
             range: EVERYTHING,
@@ -144,7 +168,7 @@ impl Drive {
             pending,
             service_ns,
         };
-        self.start(now_ns, service_ns, work);
+        self.start(now_ns, service_ns, 0, work);
         true
     }
 
@@ -207,7 +231,8 @@ impl Drive {
             let end_ns = now_ns + self.state.profile.interface.command_ns;
             return self.finish(pending, end_ns, 0, Where::None, Outcome::Damaged);
         }
-        let urgent = pending.request.flags & FLAG_FUA != 0;
+        self.note_stored(&pending);
+        let urgent = pending.request.flags & FLAG_FUA != 0 && !self.lies_about(Op::Write);
         let arrival = Arrival {
             now_ns,
             epoch: self.epoch,
@@ -226,7 +251,8 @@ impl Drive {
             // What follows must not become part of its piece.
             self.epoch += 1;
         } else {
-            self.complete(pending, now_ns, range.blocks(), 0, Where::Volatile);
+            let blocks = range.blocks();
+            self.complete(pending, now_ns, blocks, 0, Where::Volatile, Outcome::Done);
         }
     }
 
@@ -245,6 +271,7 @@ impl Drive {
                 self.admit_first(now_ns);
                 continue;
             }
+            self.rests(now_ns);
             self.wake_ns = self.next_look_ns();
             return;
         }
@@ -297,7 +324,9 @@ impl Drive {
         if reads_wait && !(self.last_was_read && somebody_waits) && self.start_read(now_ns) {
             return true;
         }
-        if self.translation.cleaning_is_due(&self.buffer) && self.start_cleaning(now_ns, false) {
+        if self.translation.cleaning_is_due(&self.buffer)
+            && self.start_cleaning(now_ns, Activity::CleaningDue)
+        {
             return true;
         }
         let need = self.need(now_ns, blocked);
@@ -305,7 +334,9 @@ impl Drive {
             self.start_destage(now_ns, destage);
             return true;
         }
-        if blocked == Blocked::ByTranslation && self.start_cleaning(now_ns, true) {
+        if blocked == Blocked::ByTranslation
+            && self.start_cleaning(now_ns, Activity::CleaningForced)
+        {
             return true;
         }
         if reads_wait && self.start_read(now_ns) {
@@ -313,27 +344,33 @@ impl Drive {
         }
         let idle = self.buffer.is_clean() && self.reads.is_empty() && self.writes.is_empty();
         idle && self.idle_from_ns().is_some_and(|from_ns| from_ns <= now_ns)
-            && self.start_cleaning(now_ns, false)
+            && self.start_cleaning(now_ns, Activity::CleaningIdle)
     }
 
-    fn start(&mut self, now_ns: u64, ns: u64, work: Work) {
+    /// Gives the arm work for `ns`, of which `seek_ns` are the way to it.
+    fn start(&mut self, now_ns: u64, ns: u64, seek_ns: u64, work: Work) {
         self.last_was_read = matches!(work, Work::Read { .. });
         self.counters.busy_ns += ns;
+        self.begins(now_ns, ns, self.activity_of(&work), seek_ns);
         self.work = Some((now_ns + ns, work));
     }
 
     fn start_destage(&mut self, now_ns: u64, destage: Destage) {
         self.read_ahead.stop(&mut self.arm, now_ns);
         self.buffer.take(&destage.ranges);
+        let before_ns = self.arm.position_ns;
         let ns = self.translation.begin(&destage, &mut self.arm, now_ns);
-        self.start(now_ns, ns, Work::Destage(destage));
+        let seek_ns = self.arm.position_ns - before_ns;
+        self.start(now_ns, ns, seek_ns, Work::Destage(destage));
     }
 
-    fn start_cleaning(&mut self, now_ns: u64, forced: bool) -> bool {
+    fn start_cleaning(&mut self, now_ns: u64, why: Activity) -> bool {
         self.read_ahead.stop(&mut self.arm, now_ns);
+        let forced = why == Activity::CleaningForced;
         match self.translation.clean_slice(&mut self.arm, now_ns, forced) {
             Some(ns) => {
-                self.start(now_ns, ns, Work::Clean);
+                self.watched.why = why;
+                self.start(now_ns, ns, 0, Work::Clean);
                 true
             }
             None => false,
@@ -345,21 +382,22 @@ impl Drive {
         self.read_ahead.stop(&mut self.arm, now_ns);
         while let Some(i) = self.nearest_read(now_ns) {
             let pending = self.reads.swap_remove(i);
-            let range = pending.request.blocks();
-            if self.buffer.holds(range) || self.read_ahead.hit(&self.arm, now_ns, range) {
-                self.complete(pending, now_ns, range.blocks(), 0, Where::None);
+            if self.read_from_dram(now_ns, pending) {
                 continue;
             }
+            let range = pending.request.blocks();
+            let before_ns = self.arm.position_ns;
             let (ns, ahead) = self.read_pieces(now_ns, range);
-            self.start(
-                now_ns,
-                ns,
-                Work::Read {
-                    pending,
-                    service_ns: ns,
-                    ahead,
-                },
-            );
+            let seek_ns = self.arm.position_ns - before_ns;
+            let (retry_ns, outcome) = self.read_fault(now_ns, range);
+            let ns = ns + retry_ns;
+            let work = Work::Read {
+                pending,
+                service_ns: ns,
+                ahead: ahead.filter(|_| outcome == Outcome::Done),
+                outcome,
+            };
+            self.start(now_ns, ns, seek_ns, work);
             return true;
         }
         false
@@ -414,9 +452,11 @@ impl Drive {
                 pending,
                 service_ns,
                 ahead,
+                outcome,
             } => {
                 let link_blocks = pending.request.blocks().blocks().min(READ_LINK_TAIL_BLOCKS);
-                self.complete(pending, now_ns, link_blocks, service_ns, Where::None);
+                let place = Where::None;
+                self.complete(pending, now_ns, link_blocks, service_ns, place, outcome);
                 if let Some((range, from)) = ahead {
                     let end_of_medium = Pba(self.arm.layout().blocks());
                     self.read_ahead.start(now_ns, range, from, end_of_medium);
@@ -428,6 +468,7 @@ impl Drive {
                     self.durability.landed(&mut self.contents, flight.range);
                 }
                 self.translation.land(&destage, &landed, &mut self.counters);
+                self.note_landed(now_ns, &landed);
                 self.wake_waiters(now_ns, destage.place);
             }
             Work::Command {
@@ -464,7 +505,8 @@ impl Drive {
             } else {
                 (range.blocks(), place)
             };
-            self.complete(pending, now_ns, link_blocks, 0, place);
+            let outcome = self.durable_outcome(&pending);
+            self.complete(pending, now_ns, link_blocks, 0, place, outcome);
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct Arm {
     at: Pba,
     /// Moves to another cylinder.
     pub seeks: u64,
+    /// Time on the way to transfers: seeks and rotation.
+    pub position_ns: u64,
 }
 
 /// Whether the arm is to read or to write.
@@ -57,6 +59,7 @@ impl Arm {
             phase_ns: splitmix(seed) % mechanics.revolution_ns,
             at: Pba(0),
             seeks: 0,
+            position_ns: 0,
         }
     }
 
@@ -106,7 +109,9 @@ impl Arm {
 
     /// Goes to `from` and passes over `blocks` blocks: the time it takes from `now_ns` on.
     pub fn access(&mut self, now_ns: u64, from: Pba, blocks: u64, access: Access) -> u64 {
-        let ns = self.position_ns(now_ns, from, access) + self.transfer_ns(from, blocks);
+        let position_ns = self.position_ns(now_ns, from, access);
+        let ns = position_ns + self.transfer_ns(from, blocks);
+        self.position_ns += position_ns;
         if self.layout.spot(from).cylinder != self.layout.spot(self.at).cylinder && from != self.at
         {
             self.seeks += 1;
@@ -122,7 +127,7 @@ impl Arm {
 }
 
 /// A well-mixed number from a seed (Steele, Lea, Flood 2014).
-fn splitmix(seed: u64) -> u64 {
+pub(crate) fn splitmix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

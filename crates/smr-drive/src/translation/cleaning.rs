@@ -8,6 +8,7 @@
 use super::static_mapping::StaticMapping;
 use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
+use crate::trace::EventKind;
 use alloc::vec::Vec;
 use zoned::{BandId, BlockRange, Pba};
 
@@ -64,6 +65,11 @@ impl Job {
             entries: share(self.frees.entries),
             log_blocks: share(self.frees.log_blocks),
         }
+    }
+
+    /// How far the job is, in thousandths.
+    pub fn done_permille(&self) -> u64 {
+        self.done_ns * 1000 / self.total_ns.max(1)
     }
 
     /// Where the job is.
@@ -189,6 +195,7 @@ impl StaticMapping {
             None => {
                 let job = self.start_job(arm, now_ns, forced)?;
                 arm.drift_to(job.place());
+                self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees.entries);
                 job
             }
         };
@@ -221,6 +228,7 @@ impl StaticMapping {
             self.job = Some(job);
             return;
         }
+        self.note_cleaning(EventKind::CleaningEnded, job.band, 1);
         self.map
             .drop_older(&self.bands, self.bands.range(job.band), job.log_head);
         self.written.add(job.span);

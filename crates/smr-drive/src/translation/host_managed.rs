@@ -13,7 +13,9 @@ use crate::profile::{Profile, Zones};
 use crate::request::{Op, Request};
 use crate::state::{SavedTranslation, SavedZone};
 use crate::volatile_buffer::VolatileBuffer;
-use zoned::{Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneType, SECTOR_BYTES};
+use zoned::{
+    Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneState, ZoneType, SECTOR_BYTES,
+};
 
 /// The translation layer.
 pub struct HostManaged {
@@ -135,6 +137,10 @@ impl TranslationLayer for HostManaged {
 
     fn zone_command_ns(&self) -> u64 {
         self.zones.command_ns
+    }
+
+    fn fail_zone(&mut self, zone: ZoneId, state: ZoneState) -> bool {
+        self.table.fail(zone, state)
     }
 
     #[cfg(any(test, debug_assertions))]

@@ -25,19 +25,20 @@ mod streams;
 mod written;
 mod zone_table;
 
+use crate::activity::Activity;
 use crate::counters::{Counters, Snapshot};
 use crate::mechanics::arm::Arm;
 use crate::profile::{self, Profile};
 use crate::request::{Op, Request};
 use crate::state::SavedTranslation;
-use crate::trace::Where;
+use crate::trace::{Event, Where};
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use conventional::Conventional;
 pub use host_managed::HostManaged;
 pub use static_mapping::StaticMapping;
-use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId};
+use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneState};
 
 /// Why dirty blocks should leave the buffer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -173,6 +174,42 @@ pub trait TranslationLayer {
     /// Checks the invariants.
     #[cfg(any(test, debug_assertions))]
     fn check(&self) {}
+
+    /// What happened in the layer since the last call, for the trace.
+    fn take_events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// What the arm does while it writes this.
+    fn activity(&self, destage: &Destage) -> Activity {
+        match destage.place {
+            Where::PersistentCache => Activity::Caching,
+            _ => Activity::Writing,
+        }
+    }
+
+    /// Of a destage that was begun, power was cut while only `durable`, parts of its ranges, was on the medium.
+    fn land_torn(
+        &mut self,
+        destage: &Destage,
+        durable: &[BlockRange],
+        landed: &[InFlight],
+        counters: &mut Counters,
+    ) {
+        for range in durable {
+            let part = Destage {
+                place: destage.place,
+                ranges: alloc::vec![*range],
+                span: *range,
+            };
+            self.land(&part, landed, counters);
+        }
+    }
+
+    /// The drive gives up a zone. False if it cannot: there is no such zone.
+    fn fail_zone(&mut self, _zone: ZoneId, _state: ZoneState) -> bool {
+        false
+    }
 
     /// Fills in what a report says of the translation.
     fn describe(&self, _snapshot: &mut Snapshot) {}

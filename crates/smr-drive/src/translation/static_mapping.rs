@@ -14,12 +14,13 @@ use super::cleaning::Job;
 use super::streams::Streams;
 use super::written::Written;
 use super::{Destage, Need, TranslationLayer};
-use crate::counters::{Counters, Snapshot, DIRTY_BANDS_LISTED};
+use crate::activity::Activity;
+use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
 use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
 use crate::state::{SavedEntry, SavedStatic, SavedTail, SavedTranslation};
-use crate::trace::Where;
+use crate::trace::{Event, EventKind, Where};
 use crate::volatile_buffer::{InFlight, VolatileBuffer};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -46,6 +47,8 @@ pub struct StaticMapping {
     pub(super) tails: BTreeMap<BandId, Tail>,
     pub(super) streams: Streams,
     pub(super) job: Option<Job>,
+    /// For the trace.
+    pub(super) events: Vec<Event>,
     /// Where the last visit to the log looked at the buffer.
     pub(super) cursor: Block,
 }
@@ -110,8 +113,25 @@ impl StaticMapping {
             written,
             tails,
             job: None,
+            events: Vec::new(),
             cursor: Block(0),
         }
+    }
+
+    /// Classes of what makes a band dirty, a bit each.
+    fn dirty_classes(&self, band: BandId) -> u8 {
+        let pieces = self.map.dirt().get(&band).map_or(0, |dirt| dirt.classes);
+        pieces | self.tails.get(&band).map_or(0, |tail| tail.classes)
+    }
+
+    /// Notes for the trace that a band's cleaning began or ended.
+    pub(super) fn note_cleaning(&mut self, kind: EventKind, band: BandId, value: u64) {
+        self.events.push(Event {
+            kind,
+            start: self.bands.range(band).start,
+            classes: self.dirty_classes(band),
+            value,
+        });
     }
 
     /// A run was written in place over `span`.
@@ -126,6 +146,7 @@ impl StaticMapping {
             // A half-cleaned image in the scratch band is out of date now.
             if self.job.as_ref().is_some_and(|job| job.band == band) {
                 self.job = None;
+                self.note_cleaning(EventKind::CleaningEnded, band, 0);
             }
             let range = self.bands.range(band);
             let older = self.tails.get(&band).copied();
@@ -336,6 +357,19 @@ impl TranslationLayer for StaticMapping {
         }
     }
 
+    fn take_events(&mut self) -> Vec<Event> {
+        let mut events = core::mem::take(&mut self.streams.events);
+        events.append(&mut self.events);
+        events
+    }
+
+    fn activity(&self, destage: &Destage) -> Activity {
+        match destage.place {
+            Where::PersistentCache => Activity::Caching,
+            _ => Activity::Streaming,
+        }
+    }
+
     /// Fills in what a report says of the cache and the bands.
     fn describe(&self, snapshot: &mut Snapshot) {
         let dirt = self.map.dirt();
@@ -353,6 +387,15 @@ impl TranslationLayer for StaticMapping {
             .filter(|band| !dirt.contains_key(band))
             .count();
         snapshot.written_blocks = self.written.extents().map(BlockRange::blocks).sum();
+        snapshot.streams = (
+            self.streams.streaming().len(),
+            self.streams.candidates().len(),
+        );
+        snapshot.cleaning = self.job.as_ref().map(|job| CleaningBand {
+            band: job.band,
+            classes: self.dirty_classes(job.band),
+            done_permille: job.done_permille(),
+        });
         snapshot.cache_entries = self.map.entry_count();
         snapshot.cache_bytes = self.map.blocks() * BLOCK_BYTES;
         snapshot.bands_dirty = (dirt.len() + only_tails) as u64;

@@ -5,6 +5,7 @@
 //! the run is long enough, all of it is written in place. From then on it *streams*: whatever goes on where it ended is
 //! written in place too, after a pause as well, until it is forgotten.
 
+use crate::trace::{Event, EventKind};
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
 
@@ -25,6 +26,8 @@ pub struct Streams {
     streaming: Vec<Run>,
     runs_max: usize,
     memory_ns: u64,
+    /// For the trace.
+    pub events: Vec<Event>,
 }
 
 impl Streams {
@@ -35,6 +38,7 @@ impl Streams {
             streaming: Vec::new(),
             runs_max: runs_max as usize,
             memory_ns,
+            events: Vec::new(),
         }
     }
 
@@ -42,7 +46,16 @@ impl Streams {
     pub fn expire(&mut self, now_ns: u64) {
         let memory_ns = self.memory_ns;
         self.candidates.retain(|r| r.last_ns + memory_ns >= now_ns);
-        self.streaming.retain(|r| r.last_ns + memory_ns >= now_ns);
+        let Streams {
+            streaming, events, ..
+        } = self;
+        streaming.retain(|r| {
+            let remembered = r.last_ns + memory_ns >= now_ns;
+            if !remembered {
+                events.push(ended(r));
+            }
+            remembered
+        });
     }
 
     /// Runs that stream.
@@ -90,7 +103,14 @@ impl Streams {
                     end: range.end,
                     last_ns: now_ns,
                 };
-                remember(&mut self.streaming, self.runs_max, run);
+                let forgotten = remember(&mut self.streaming, self.runs_max, run);
+                self.events.extend(forgotten.as_ref().map(ended));
+                self.events.push(Event {
+                    kind: EventKind::StreamBegan,
+                    start: run.start,
+                    classes: 0,
+                    value: 0,
+                });
             }
         }
     }
@@ -102,17 +122,28 @@ impl Streams {
     }
 }
 
-/// Adds a run; the one that has not grown for longest makes room.
-fn remember(runs: &mut Vec<Run>, runs_max: usize, run: Run) {
+fn ended(run: &Run) -> Event {
+    Event {
+        kind: EventKind::StreamEnded,
+        start: run.start,
+        classes: 0,
+        value: run.end.0 - run.start.0,
+    }
+}
+
+/// Adds a run; the one that has not grown for longest makes room, and is returned.
+fn remember(runs: &mut Vec<Run>, runs_max: usize, run: Run) -> Option<Run> {
+    let mut forgotten = None;
     if runs.len() >= runs_max {
         let oldest = runs
             .iter()
             .enumerate()
             .min_by_key(|(_, r)| r.last_ns)
             .map_or(0, |(i, _)| i);
-        runs.remove(oldest);
+        forgotten = Some(runs.remove(oldest));
     }
     runs.push(run);
+    forgotten
 }
 
 #[cfg(test)]

@@ -237,6 +237,19 @@ impl ZoneTable {
         }
     }
 
+    /// The drive gives up a sequential zone. False if there is none of this number.
+    pub fn fail(&mut self, id: ZoneId, state: ZoneState) -> bool {
+        let sequential = !self.is_conventional(id);
+        match self.zone(id).filter(|_| sequential) {
+            Some(mut zone) => {
+                zone.state = state;
+                self.put(id, zone);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// The sequential zone that begins at `at`.
     fn named(&self, at: Lba) -> Result<(ZoneId, Zone), ZoneError> {
         let id = self.at(at);
@@ -309,7 +322,9 @@ impl ZoneTable {
                 .filter(|s| zone.start.0 + **s < zone.write_pointer.0)
             {
                 zone.write_pointer = Lba(zone.start.0 + sectors);
-                zone.state = closed(&zone);
+                if !is_given_up(zone.state) {
+                    zone.state = closed(&zone);
+                }
             }
             if is_open(zone.state) {
                 zone.state = closed(&zone);
@@ -367,6 +382,10 @@ impl ZoneTable {
             }
         }
     }
+}
+
+fn is_given_up(state: ZoneState) -> bool {
+    matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
 }
 
 fn is_open(state: ZoneState) -> bool {

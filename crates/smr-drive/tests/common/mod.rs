@@ -4,10 +4,13 @@
 //! Each write gives its blocks a new version. Of each block we know the versions written, the oldest that a read may
 //! return (`acknowledged`) and the oldest that may be found after a power cut (`durable`).
 
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
 use smr_drive::contents::Contents;
 use smr_drive::file::{self, Opened};
 use smr_drive::profile::{Profile, Translation};
-use smr_drive::request::{Op, Refusal, Request, FLAG_FUA};
+use smr_drive::request::{Op, Outcome, Refusal, Request, FLAG_FUA};
 use smr_drive::state::State;
 use smr_drive::Drive;
 use std::collections::BTreeMap;
@@ -25,7 +28,10 @@ struct History {
 }
 
 enum Outstanding {
-    Read,
+    Read {
+        /// Its first block, to be compared with what may be there.
+        first: u64,
+    },
     /// First block and the index that each block's version has.
     Write {
         first: u64,
@@ -33,9 +39,7 @@ enum Outstanding {
         fua: bool,
     },
     /// What was acknowledged when the flush was submitted.
-    Flush {
-        acknowledged: Vec<usize>,
-    },
+    Flush { acknowledged: Vec<usize> },
 }
 
 pub struct World {
@@ -46,6 +50,10 @@ pub struct World {
     outstanding: BTreeMap<u64, Outstanding>,
     next_tag: u64,
     next_version: u32,
+    /// Flushes promise nothing.
+    pub flush_lies: bool,
+    /// Requests that failed.
+    pub errors: u64,
 }
 
 /// The bytes of a version: all zero, one word, nearly empty, or dense.
@@ -111,6 +119,8 @@ impl World {
             outstanding: BTreeMap::new(),
             next_tag: 0,
             next_version: 1,
+            flush_lies: false,
+            errors: 0,
         };
         world.take_trace();
         world
@@ -131,15 +141,23 @@ impl World {
     pub fn collect(&mut self) {
         let mut done = Vec::new();
         self.drive.advance(self.now_ns, usize::MAX, |completion| {
-            done.push(completion.tag)
+            done.push((completion.tag, completion.outcome))
         });
-        for tag in done {
+        for (tag, outcome) in done {
+            if outcome != Outcome::Done {
+                self.errors += 1;
+                self.outstanding.remove(&tag);
+                continue;
+            }
             match self
                 .outstanding
                 .remove(&tag)
                 .expect("a completion belongs to a request")
             {
-                Outstanding::Read => {}
+                Outstanding::Read { first } => {
+                    let from = self.blocks[first as usize].acknowledged;
+                    self.find(first as usize, from);
+                }
                 Outstanding::Write {
                     first,
                     indices,
@@ -152,6 +170,7 @@ impl World {
                         }
                     }
                 }
+                Outstanding::Flush { .. } if self.flush_lies => {}
                 Outstanding::Flush { acknowledged } => {
                     for (history, index) in self.blocks.iter_mut().zip(acknowledged) {
                         history.durable = history.durable.max(index);
@@ -271,7 +290,47 @@ impl World {
     }
 
     pub fn read(&mut self, first: u64, blocks: u64) {
-        self.submit(Op::Read, 0, first, blocks, |_| Outstanding::Read);
+        self.submit(Op::Read, 0, first, blocks, |_| Outstanding::Read { first });
+    }
+
+    /// Reads a block and waits for it. False if that ended with an error; what it read is right otherwise.
+    pub fn can_read(&mut self, block: u64) -> bool {
+        self.wait_all();
+        let errors = self.errors;
+        self.read(block, 1);
+        self.wait_all();
+        self.errors == errors
+    }
+
+    /// Reads every block that was ever written. An error is an answer, too; anything else but the newest is not.
+    pub fn read_everything(&mut self) {
+        self.wait_all();
+        for block in 0..self.blocks.len() as u64 {
+            if self.blocks[block as usize].versions.len() > 1 {
+                self.can_read(block);
+            }
+        }
+    }
+
+    /// A power cut after which some blocks may be unreadable: of those nothing is known but that they are no older than
+    /// what was durable.
+    pub fn power_cut_with_errors(&mut self) {
+        self.drive.power_cut(self.now_ns);
+        self.drive.check_invariants();
+        self.outstanding.clear();
+        for block in 0..self.blocks.len() {
+            let history = &mut self.blocks[block];
+            history.acknowledged = history.durable;
+            if history.versions.len() > 1 && self.can_read(block as u64) {
+                let found = self.find(block, self.blocks[block].durable);
+                let version = self.blocks[block].versions[found];
+                self.blocks[block] = History {
+                    versions: vec![0, version],
+                    acknowledged: 1,
+                    durable: 1,
+                };
+            }
+        }
     }
 
     fn find(&mut self, block: usize, from: usize) -> usize {

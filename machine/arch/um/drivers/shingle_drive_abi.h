@@ -83,6 +83,15 @@ struct shingle_drive *shingle_drive_open(const void *file, shingle_u64 len,
 					 shingle_u64 seed, char *err,
 					 shingle_u32 err_len);
 
+/*
+ * From now on things go wrong as the plan in @plan says, which `shingle-drive
+ * faults check -o` wrote. 0, or -EINVAL and a sentence that ends with NUL in
+ * @err; then nothing was changed. The plan need not stay.
+ */
+shingle_s32 shingle_drive_set_faults(struct shingle_drive *drive,
+				     const void *plan, shingle_u64 len,
+				     char *err, shingle_u32 err_len);
+
 void shingle_drive_geometry(const struct shingle_drive *drive,
 			    struct shingle_geometry *geometry);
 
@@ -127,6 +136,14 @@ shingle_u32 shingle_drive_advance(struct shingle_drive *drive, shingle_u64 now_n
  */
 shingle_u32 shingle_drive_report(struct shingle_drive *drive, shingle_u64 now_ns,
 				 char *buf, shingle_u32 len);
+
+/*
+ * How long requests took, by class and direction, as JSON without NUL. Returns
+ * the length; nothing of use was written if that is more than @len. 256 KiB
+ * suffice for any run.
+ */
+shingle_u32 shingle_drive_latencies(const struct shingle_drive *drive, char *buf,
+				    shingle_u32 len);
 
 /* @count pairs of (first sector, sectors), in place of what was told before. */
 shingle_s32 shingle_drive_set_class(struct shingle_drive *drive,
