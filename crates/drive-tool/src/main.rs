@@ -2,7 +2,7 @@
 //! `shingle-drive`: makes, inspects and exports simulated drives.
 
 use clap::{Parser, Subcommand};
-use drive_tool::{drive_file, profile, replay, trace_file};
+use drive_tool::{drive_file, faults, profile, replay, trace_file};
 use serde_json::{json, Value};
 use smr_drive::profile::Translation;
 use smr_drive::state::State;
@@ -78,6 +78,11 @@ enum Command {
         #[command(subcommand)]
         command: ProfileCommand,
     },
+    /// Checks a plan of faults
+    Faults {
+        #[command(subcommand)]
+        command: faults::FaultsCommand,
+    },
     /// Plays a trace to a new drive, with no kernel
     Replay {
         /// Model of the drive
@@ -133,6 +138,7 @@ fn main() -> ExitCode {
         Command::Profile {
             command: ProfileCommand::Show { name, json },
         } => show(&name, json),
+        Command::Faults { command } => faults::run(command),
         Command::Replay {
             profile,
             seed,

@@ -6,7 +6,7 @@ use crate::trace_file::{Event, Row};
 use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
-use smr_drive::request::{Class, Refusal, FLAG_META};
+use smr_drive::request::{Class, Refusal, FLAG_FAILED, FLAG_META};
 use smr_drive::state::State;
 use smr_drive::Drive;
 use zoned::BlockRange;
@@ -58,7 +58,7 @@ pub fn replay(profile: Profile, seed: u64, events: &[Event]) -> Replayed {
 fn rows(events: &[Event]) -> impl Iterator<Item = &Row> {
     events.iter().filter_map(|event| match event {
         Event::Request(row) => Some(row),
-        Event::Marker(..) => None,
+        Event::Marker(..) | Event::Drive(_) => None,
     })
 }
 
@@ -97,6 +97,7 @@ impl Replayed {
 
     fn play(&mut self, row: &Row) {
         let mut request = row.request;
+        request.flags &= !FLAG_FAILED;
         if row.class == Class::Metadata as u8 {
             request.flags |= FLAG_META;
         }

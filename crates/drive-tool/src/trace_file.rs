@@ -1,18 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads request traces; the format is in `smr_drive::trace`.
 
-use smr_drive::request::{Op, Request};
+use hdrhistogram::Histogram;
+use smr_drive::activity;
+use smr_drive::request::{Op, Request, FLAG_FAILED};
 use smr_drive::trace::{MAGIC, RECORD_BYTES};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use zoned::{Lba, SECTOR_BYTES};
 
 /// Names of operations, by number.
-pub const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
+pub const OPS: [&str; 10] = [
+    "read",
+    "write",
+    "flush",
+    "discard",
+    "write_zeroes",
+    "zone_open",
+    "zone_close",
+    "zone_finish",
+    "zone_reset",
+    "zone_reset_all",
+];
 /// Names of classes, by number.
 pub const CLASSES: [&str; 4] = ["data", "metadata", "journal", "superblock"];
 const PLACES: [&str; 4] = ["", "volatile", "persistent_cache", "in_place"];
 const MARKER: u8 = 0xff;
+/// Names of the drive's events, by number.
+pub const EVENTS: [&str; 8] = [
+    "",
+    "cleaning_began",
+    "cleaning_ended",
+    "stream_began",
+    "stream_ended",
+    "forced_began",
+    "forced_ended",
+    "fault",
+];
+/// Names of what the arm does, by number, as in the drive's report.
+pub const ACTIVITIES: [&str; activity::ACTIVITIES] = activity::NAMES;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +64,34 @@ pub enum Event {
     Request(Row),
     /// A marker of the host.
     Marker(u64, String),
+    /// Something that the drive did by itself.
+    Drive(DriveEvent),
+}
+
+/// Something that the drive did by itself; `smr_drive::trace::EventKind` says what the values mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveEvent {
+    /// When.
+    pub at_ns: u64,
+    /// When what ended had begun.
+    pub begin_ns: u64,
+    /// Number of its kind.
+    pub kind: u8,
+    /// Number of the arm's activity that explains it.
+    pub reason: u8,
+    /// Classes concerned, a bit each.
+    pub classes: u8,
+    /// First sector concerned.
+    pub sector: u64,
+    /// Depends on the kind.
+    pub value: u64,
+}
+
+impl DriveEvent {
+    /// The name of its kind.
+    pub fn name(&self) -> &'static str {
+        EVENTS.get(usize::from(self.kind)).unwrap_or(&"unknown")
+    }
 }
 
 fn u64_at(record: &[u8], at: usize) -> u64 {
@@ -62,6 +116,18 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
     let mut records = rest.chunks_exact(RECORD_BYTES);
     while let Some(record) = records.next() {
         let sectors = u64_at(record, 24) as u32;
+        if record[31] == MARKER && sectors == 0 && record[28] != 0 {
+            events.push(Event::Drive(DriveEvent {
+                at_ns: u64_at(record, 0),
+                begin_ns: u64_at(record, 8),
+                kind: record[28],
+                classes: record[29],
+                reason: record[30],
+                sector: u64_at(record, 16),
+                value: u64_at(record, 32),
+            }));
+            continue;
+        }
         if record[31] == MARKER {
             let len = sectors as usize;
             let text: Vec<u8> = records
@@ -98,7 +164,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
     Ok(events)
 }
 
-/// One line for each request; markers as comments.
+/// One line for each request; markers and events as comments.
 pub fn write_csv(events: &[Event], out: &mut dyn std::io::Write) -> std::io::Result<()> {
     writeln!(
         out,
@@ -107,6 +173,17 @@ pub fn write_csv(events: &[Event], out: &mut dyn std::io::Write) -> std::io::Res
     for event in events {
         match event {
             Event::Marker(ns, text) => writeln!(out, "# {ns} {}", text.replace('\n', " "))?,
+            Event::Drive(e) => writeln!(
+                out,
+                "# {} {} sector {} classes {} value {} since {} for {}",
+                e.at_ns,
+                e.name(),
+                e.sector,
+                e.classes,
+                e.value,
+                e.begin_ns,
+                ACTIVITIES.get(usize::from(e.reason)).unwrap_or(&"unknown")
+            )?,
             Event::Request(r) => writeln!(
                 out,
                 "{},{},{},{},{},{},{},{},{},{}",
@@ -126,29 +203,46 @@ pub fn write_csv(events: &[Event], out: &mut dyn std::io::Write) -> std::io::Res
     Ok(())
 }
 
+/// Significant digits of latencies.
+const DIGITS: u8 = 3;
+
 /// Counts of one kind of request.
 #[derive(Default)]
 struct Kind {
     requests: u64,
     bytes: u64,
-    latencies_ns: Vec<u64>,
+    latencies_ns: Option<Histogram<u64>>,
 }
 
 /// A table of what is in a trace.
 pub fn summary(events: &[Event]) -> Result<String, fmt::Error> {
     let mut kinds: BTreeMap<(usize, u8), Kind> = BTreeMap::new();
-    let (mut first_ns, mut last_ns, mut markers) = (u64::MAX, 0, 0);
+    let (mut first_ns, mut last_ns, mut markers, mut failed) = (u64::MAX, 0, 0, 0);
+    let mut of_drive: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for event in events {
-        let Event::Request(row) = event else {
-            markers += 1;
-            continue;
+        let row = match event {
+            Event::Request(row) => row,
+            Event::Marker(..) => {
+                markers += 1;
+                continue;
+            }
+            Event::Drive(event) => {
+                let (count, ns) = of_drive.entry(event.name()).or_default();
+                *count += 1;
+                *ns += event.at_ns - event.begin_ns;
+                continue;
+            }
         };
+        failed += u64::from(row.request.flags & FLAG_FAILED != 0);
         let kind = kinds
             .entry((row.request.op as usize, row.class))
             .or_default();
         kind.requests += 1;
         kind.bytes += u64::from(row.request.sectors) * SECTOR_BYTES;
-        kind.latencies_ns.push(row.completion_ns - row.arrival_ns);
+        let latencies = kind
+            .latencies_ns
+            .get_or_insert_with(|| Histogram::new(DIGITS).expect("three digits are possible"));
+        latencies.saturating_record(row.completion_ns - row.arrival_ns);
         first_ns = first_ns.min(row.arrival_ns);
         last_ns = last_ns.max(row.completion_ns);
     }
@@ -156,30 +250,36 @@ pub fn summary(events: &[Event]) -> Result<String, fmt::Error> {
     let seconds = last_ns.saturating_sub(first_ns) as f64 / 1e9;
     writeln!(
         text,
-        "{} events, {markers} markers, {seconds:.3} s",
+        "{} records, {markers} markers, {failed} requests failed, {seconds:.3} s",
         events.len()
     )?;
     writeln!(
         text,
-        "op            class       requests        MiB     p50 ms     p99 ms     max ms"
+        "op            class       requests        MiB     p50 ms     p99 ms   p99.9 ms     max ms"
     )?;
-    for ((op, class), mut kind) in kinds {
-        kind.latencies_ns.sort_unstable();
+    for ((op, class), kind) in kinds {
         let ms = |share: f64| {
-            let i = (share * (kind.latencies_ns.len() - 1) as f64) as usize;
-            kind.latencies_ns[i] as f64 / 1e6
+            let ns = kind
+                .latencies_ns
+                .as_ref()
+                .map(|h| h.value_at_quantile(share));
+            ns.unwrap_or(0) as f64 / 1e6
         };
         writeln!(
             text,
-            "{:<13} {:<10} {:>9} {:>10.1} {:>10.3} {:>10.3} {:>10.3}",
+            "{:<13} {:<10} {:>9} {:>10.1} {:>10.3} {:>10.3} {:>10.3} {:>10.3}",
             OPS[op],
             CLASSES[usize::from(class)],
             kind.requests,
             kind.bytes as f64 / 1048576.0,
             ms(0.5),
             ms(0.99),
+            ms(0.999),
             ms(1.0)
         )?;
+    }
+    for (name, (count, ns)) in of_drive {
+        writeln!(text, "{name:<24} {count:>9} {:>10.3} s", ns as f64 / 1e9)?;
     }
     Ok(text)
 }
@@ -220,6 +320,32 @@ mod tests {
             "{csv}"
         );
         assert!(summary(&events).unwrap().contains("read"));
+    }
+
+    #[test]
+    fn what_the_drive_does_by_itself_reads_back() {
+        let mut host = Host::new(sample::shingled(1 << 36, 1 << 20, 1000), 1);
+        host.drive.trace_take(&mut []);
+        host.request(Op::Write, BlockRange::new(Block(5), Block(7)), 0)
+            .unwrap();
+        host.wait_clean(1 << 40).unwrap();
+        let mut bytes = vec![0; 4096];
+        let n = host.drive.trace_take(&mut bytes);
+        let events = read(&bytes[..n]).unwrap();
+        let own: Vec<&DriveEvent> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Drive(event) => Some(event),
+                _ => None,
+            })
+            .collect();
+        let names: Vec<&str> = own.iter().map(|e| e.name()).collect();
+        assert_eq!(names, ["cleaning_began", "cleaning_ended"]);
+        let idle = ACTIVITIES.iter().position(|n| *n == "cleaning_idle_ns");
+        assert_eq!(Some(usize::from(own[1].reason)), idle);
+        assert_eq!((own[1].begin_ns, own[1].value), (own[0].at_ns, 1));
+        assert!(own[1].at_ns > own[0].at_ns && own[0].classes == 1);
+        assert!(summary(&events).unwrap().contains("cleaning_ended"));
     }
 
     #[test]
