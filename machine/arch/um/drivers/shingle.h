@@ -27,6 +27,8 @@ int shingle_map_drive(const char *path, const void **map,
  * short name that is the same in every run and that the host understands.
  */
 int shingle_rename_directory(char *path);
+/* Reads a whole file; its length, or -EFBIG if that is more than @len. */
+int shingle_read_file(const char *path, void *buf, unsigned int len);
 int shingle_trace_open(const char *path);
 int shingle_trace_write(const void *data, unsigned int len);
 int shingle_save_begin(const char *path);

@@ -139,8 +139,8 @@ shingle_u32 shingle_drive_report(struct shingle_drive *drive, shingle_u64 now_ns
 
 /*
  * How long requests took, by class and direction, as JSON without NUL. Returns
- * the length; nothing of use was written if that is more than @len. 256 KiB
- * suffice for any run.
+ * the length; nothing of use was written if that is more than @len. 1 MiB
+ * always suffices.
  */
 shingle_u32 shingle_drive_latencies(const struct shingle_drive *drive, char *buf,
 				    shingle_u32 len);

@@ -57,7 +57,7 @@
  * Names of the host's files. They are taken off the command line: the guest
  * has no use for them, and must not be able to tell one run from another.
  */
-static char *drive, *save, *trace;
+static char *drive, *save, *trace, *faults;
 
 static int __init drive_param(char *path, int *add)
 {
@@ -93,6 +93,18 @@ static int __init trace_param(char *path, int *add)
 __uml_setup("shingle.trace=", trace_param,
 	    "shingle.trace=<file>\n"
 	    "    Where the trace of all requests goes.\n\n"
+);
+
+static int __init faults_param(char *path, int *add)
+{
+	faults = path;
+	*add = 0;
+	return 0;
+}
+
+__uml_setup("shingle.faults=", faults_param,
+	    "shingle.faults=<file>\n"
+	    "    What goes wrong in the drive: a plan of shingle-drive faults check.\n\n"
 );
 
 static ulong cut;
@@ -527,6 +539,31 @@ static ssize_t save_store(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_WO(save);
 
+/* How long requests took. A read from the start is a new snapshot. */
+static ssize_t latency_read(struct file *file, struct kobject *kobj,
+			    struct bin_attribute *attr, char *buf, loff_t off,
+			    size_t count)
+{
+	static char text[SZ_1M];
+	static u32 len;
+	unsigned long flags;
+	ssize_t n = -EFBIG;
+
+	spin_lock_irqsave(&shd.lock, flags);
+	if (!off)
+		len = shingle_drive_latencies(shd.drive, text, sizeof(text));
+	if (len <= sizeof(text))
+		n = memory_read_from_buffer(buf, count, &off, text, len);
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return n;
+}
+static BIN_ATTR_RO(latency, 0);
+
+static struct bin_attribute *shingle_bin_attrs[] = {
+	&bin_attr_latency,
+	NULL
+};
+
 static struct attribute *shingle_attrs[] = {
 	&dev_attr_counters.attr,
 	&dev_attr_clean.attr,
@@ -540,6 +577,7 @@ static struct attribute *shingle_attrs[] = {
 static const struct attribute_group shingle_group = {
 	.name = "shingle",
 	.attrs = shingle_attrs,
+	.bin_attrs = shingle_bin_attrs,
 };
 
 static const struct attribute_group *shingle_groups[] = {
@@ -551,6 +589,21 @@ static const struct attribute_group *shingle_groups[] = {
 void shingle_host_panic(const char *text, u32 len)
 {
 	panic("the drive model stopped: %.*s", (int)len, text);
+}
+
+static void __init load_faults(void)
+{
+	static char plan[SZ_64K] __initdata, why[256] __initdata;
+	int len;
+
+	len = shingle_read_file(faults, plan, sizeof(plan));
+	if (len < 0)
+		fail(SHINGLE_EXIT_SETUP,
+		     "the fault plan %s cannot be used: error %d\n", faults,
+		     -len);
+	if (shingle_drive_set_faults(shd.drive, plan, len, why, sizeof(why)))
+		fail(SHINGLE_EXIT_SETUP, "the fault plan %s is refused: %s\n",
+		     faults, why);
 }
 
 static int __init open_drive(void)
@@ -579,6 +632,8 @@ static int __init open_drive(void)
 	if (!shd.drive)
 		fail(SHINGLE_EXIT_SETUP, "the drive file %s is refused: %s\n",
 		     drive, why);
+	if (faults)
+		load_faults();
 	shingle_drive_geometry(shd.drive, &shd.geometry);
 	if (shd.geometry.zoned == 2)
 		fail(SHINGLE_EXIT_SETUP,

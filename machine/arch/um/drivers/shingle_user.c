@@ -147,6 +147,28 @@ static int write_all(int fd, const void *data, unsigned long long len)
 	return 0;
 }
 
+int shingle_read_file(const char *path, void *buf, unsigned int len)
+{
+	unsigned int have = 0;
+	ssize_t n = 1;
+	int fd, err = 0;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (!err && n && have < len) {
+		n = read(fd, (char *)buf + have, len - have);
+		if (n > 0)
+			have += n;
+		else if (n < 0 && errno != EINTR)
+			err = -errno;
+	}
+	close(fd);
+	if (!err && have == len)
+		err = -EFBIG;
+	return err ?: (int)have;
+}
+
 static int trace_fd = -1;
 
 int shingle_trace_open(const char *path)
