@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 from rich.console import Console
 
-from shingle import build, drive, experiment, machine, process, record, run, shell, table, tests, workload
+from shingle import build, drive, experiment, machine, process, record, run, shell, table, tests, watch, workload
 from shingle import clean as cleaning
 from shingle import fs as file_systems
 from shingle.experiment import Experiment
@@ -125,6 +125,10 @@ def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Pat
     "--call-ns", type=click.IntRange(1), default=machine.DEFAULT_CALL_NS, show_default=True,
     help="Virtual time that any other system call costs.",
 )  # fmt: skip
+@click.option(
+    "--faults", "fault_plan", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What goes wrong in the drive: a plan as TOML (docs/faults.md).",
+)  # fmt: skip
 @click.option("--aged", is_flag=True, help="On file systems that have been used (docs/records.md).")
 @record_option
 @figure_option
@@ -138,6 +142,7 @@ def compare(
     capacity_gib: int | None,
     name_ns: int,
     call_ns: int,
+    fault_plan: Path | None,
     aged: bool,
     record_file: Path | None,
     figure_folder: Path | None,
@@ -149,7 +154,8 @@ def compare(
     age = drive.Age() if aged else None
     for cell in cells if aged else []:
         file_systems.check_can_age(cell.variant)
-    cells = [replace(cell, memory_mib=memory_mib, name_ns=name_ns, call_ns=call_ns, age=age) for cell in cells]
+    same = {"memory_mib": memory_mib, "name_ns": name_ns, "call_ns": call_ns, "age": age, "faults": fault_plan}
+    cells = [replace(cell, **same) for cell in cells]  # type: ignore[arg-type]
     _perform(cells, record_file, figure_folder, plan.phases, None)
 
 
@@ -267,6 +273,17 @@ def file_systems_command() -> None:
     """List the file-system variants."""
     for variant in file_systems.FILE_SYSTEMS.values():
         out.print(f"{variant.name:16} {variant.summary}", soft_wrap=True)
+
+
+@cli.command("watch", epilog=_examples("watch"))
+@click.argument("device", required=False)
+def watch_command(device: str | None) -> None:
+    """Show what the drives of the running simulations are doing, until they end or you press Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        if device is None:
+            watch.runs(out)
+        else:
+            watch.device(device, out)
 
 
 @cli.command("shell", epilog=_examples("shell", "shell --drive wd5000ys --fs xfs"))

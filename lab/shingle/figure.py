@@ -143,6 +143,10 @@ def _draw_throughput(axes: Axes, one: Series, start: int) -> None:
 
 
 def _draw_fill(axes: Axes, one: Series, start: int) -> None:
+    # Spells in which writes waited for room: what the fill alone does not show.
+    forced = one.trace.happened("forced_ended")
+    for begin, end in zip(_seconds(forced["completion_ns"], start), _seconds(forced["arrival_ns"], start), strict=True):
+        axes.axvspan(begin, end, color="#f2d0a9", linewidth=0)
     if one.limits is not None and one.ticks:
         times = [(tick.now_ns - start) / NS_PER_S for tick in one.ticks]
         fill = [100 * one.limits.fill(tick) for tick in one.ticks]

@@ -55,6 +55,8 @@ class Boot:
     drive: Path | None = None
     save: Path | None = None
     trace: Path | None = None
+    # A plan as `faults.compiled` writes it.
+    faults: Path | None = None
     seed: int = 1
     memory_mib: int = 1024
     call_ns: int = DEFAULT_CALL_NS
@@ -120,7 +122,7 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
         f"vcpu.name_ns={boot.name_ns}",
         f"shingle.out={out}",
     ]
-    for name, path in (("drive", boot.drive), ("save", boot.save), ("trace", boot.trace)):
+    for name, path in (("drive", boot.drive), ("save", boot.save), ("trace", boot.trace), ("faults", boot.faults)):
         if path is not None:
             arguments.append(f"shingle.{name}={path}")
     if boot.cut is not None:
@@ -185,7 +187,7 @@ def _watch(
     watch: Callable[[Tick], None] | None,
 ) -> str | None:
     """Waits for the machine; returns which limit it broke, if any."""
-    progress = _Follower(out / "progress.jsonl")
+    progress = Follower(out / "progress.jsonl")
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=_POLL_S)
@@ -270,7 +272,7 @@ def _step(entry: dict[str, Any]) -> StepResult:
 
 def _tick(line: str) -> Tick:
     entry = json.loads(line)
-    return Tick(entry["now_ns"], entry.get("phase"), entry["counters"])
+    return Tick(entry["now_ns"], entry.get("phase"), entry["counters"] or {})
 
 
 def _whole_lines(path: Path) -> list[str]:
@@ -302,8 +304,8 @@ def _failed_step(boot: Boot, results: Results, status: int) -> str:
     return f"the simulated machine's job failed: {reason}."
 
 
-class _Follower:
-    """Reads the lines that were added to a growing file."""
+class Follower:
+    """Reads the ticks that were added to a growing file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from shingle import build, drive, job, machine, process, record
+from shingle import build, drive, faults, job, machine, process, record, watch
 from shingle import fs as file_systems
 from shingle import workload as workloads
 from shingle.drive import Age, FormattedDrive, Profile
@@ -45,6 +45,8 @@ class Run:
     experiment: str | None = None
     kernel_arguments: tuple[str, ...] = ()
     age: Age | None = None
+    # A plan of faults, as TOML (docs/faults.md).
+    faults: Path | None = None
 
     @property
     def label(self) -> str:
@@ -96,8 +98,11 @@ def perform(
     """Runs one cell."""
     formatted = _prepared(built, run, progress)
     with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(progress.machine(run.label, drive.cache_limits(run.profile)))
+        limits = drive.cache_limits(run.profile)
+        tell = stack.enter_context(progress.machine(run.label, limits))
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
+        watch.about(out, run.label, limits)
+        plan = None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults")
         name = f"{run.profile.name}-{run.variant.name}"
         trace = saved = None
         if keep is not None:
@@ -109,6 +114,7 @@ def perform(
             drive=formatted.file,
             save=saved,
             trace=trace,
+            faults=plan,
             seed=run.plan.seed,
             memory_mib=run.memory_mib,
             call_ns=run.call_ns,
@@ -117,7 +123,7 @@ def perform(
             host_limit_s=host_limit_s,
         )
         try:
-            outcome = machine.run(built.machine, boot, out, watch=watch)
+            outcome = machine.run(built.machine, boot, out, watch=tell)
         except Failure as failure:
             raise Failure(f"{run.label}: {failure}", detail=failure.detail, status=failure.status) from None
     records = record.of_run(
@@ -152,6 +158,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
             "kernel_arguments": list(run.kernel_arguments),
             "aged": None if run.age is None else asdict(run.age),
             "scales": dict(run.plan.scales),
+            **({} if run.faults is None else {"faults": run.faults.read_text()}),
         },
         "versions": {
             "linux": built.kernel.version,
@@ -181,6 +188,8 @@ def side_by_side(
     built: build.Built, runs: Sequence[Run], progress: Progress, *, keep: Keep | None = None
 ) -> list[Result]:
     """Runs the cells, two at a time where memory allows; results come in the order asked for."""
+    for plan in {run.faults for run in runs if run.faults is not None}:
+        faults.check(built.crates, plan)
     _prepare_all(built, runs, progress)
 
     def task(run: Run) -> Callable[[], Result]:

@@ -29,6 +29,13 @@ def marker(text: bytes) -> bytes:
     return one.tobytes() + text.ljust(padded, b"\0")
 
 
+def event(at_s: float, kind: str, began_s: float) -> bytes:
+    one = np.zeros(1, dtype=trace.RECORD)
+    one["arrival_ns"], one["completion_ns"] = int(at_s * SECOND), int(began_s * SECOND)
+    one["where"], one["op"] = 0xFF, trace.EVENTS.index(kind)
+    return one.tobytes()
+
+
 def written(path: Path, *records: bytes) -> Path:
     path.write_bytes(trace.MAGIC + b"".join(records))
     return path
@@ -40,6 +47,15 @@ def test_markers_and_their_text_are_no_requests(tmp_path: Path) -> None:
     assert len(read.requests) == 2
     assert len(read.select("write", request_class="journal")) == 1
     assert len(read.select("read")) == 1
+
+
+def test_events_of_the_drive_are_neither_requests_nor_markers(tmp_path: Path) -> None:
+    ended = event(2, "cleaning_ended", 1)
+    path = written(tmp_path / "x.trace", request(1, 1, 2), event(1, "cleaning_began", 1), ended, marker(b"end"))
+    read = trace.read(path)
+    assert len(read.requests) == 1
+    assert len(read.events) == 2
+    assert read.happened("cleaning_ended")["completion_ns"] == SECOND
 
 
 def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
