@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 TAIL_LINES = 15
@@ -50,8 +51,8 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in _ESCAPES.sub("", text).split("\n") if line.strip()]
 
 
-def diagnose(text: str) -> Diagnosis | None:
-    """The most telling trouble on the console, with the first line that shows it."""
+def diagnose(text: str, *, expected: Collection[Trouble] = ()) -> Diagnosis | None:
+    """The most telling trouble on the console that was not `expected`, with the first line that shows it."""
     found: dict[Trouble, str] = {}
     for line in lines(text):
         for trouble, pattern in _PATTERNS:
@@ -59,7 +60,7 @@ def diagnose(text: str) -> Diagnosis | None:
                 found.setdefault(trouble, line)
                 break
     for trouble in Trouble:
-        if trouble in found:
+        if trouble in found and trouble not in expected:
             return Diagnosis(trouble, found[trouble])
     return None
 

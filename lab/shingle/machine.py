@@ -211,7 +211,9 @@ def _judge(boot: Boot, out: Path, text: str, status: int, host_s: float, limit: 
     if process.stopping():
         raise Failure("stopped before it was done.", status=130)
     results = read_results(out / "results.jsonl")
-    trouble = console.diagnose(text)
+    # With a plan of faults, an error of the file system is an answer.
+    expected = () if boot.faults is None else (console.Trouble.FILE_SYSTEM_ERROR,)
+    trouble = console.diagnose(text, expected=expected)
     detail = console.tail(text)
     if limit is not None:
         raise Failure(f"the simulated machine did not finish within {limit} ({_where(boot, results)}).", detail=detail)
