@@ -46,7 +46,7 @@ ACTIVITIES = (
     "commanded",
 )
 _WHY = {
-    "idle": "nobody asks for anything, and nothing is dirty or the drive waits",
+    "idle": "nobody asks for anything",
     "seeking": "on its way",
     "reading": "the host reads",
     "writing": "the buffer is written home",
@@ -63,6 +63,7 @@ _PLAIN_INTERVAL_S = 5.0
 # Rates are over so many ticks: a virtual second each.
 _WINDOW = 10
 _BAR = 24
+_PANEL_ROWS = 27
 
 
 def about(out: Path, label: str, limits: CacheLimits | None) -> None:
@@ -79,6 +80,7 @@ class Watched:
     label: str
     limits: CacheLimits | None
     follower: Follower
+    since: float
     first: Tick | None = None
     ticks: list[Tick] = field(default_factory=list)
 
@@ -108,7 +110,7 @@ def opened(out: Path) -> Watched:
         told = json.loads((out / ABOUT).read_text())
         label = str(told["label"])
         limits = None if told["cache"] is None else CacheLimits(*told["cache"])
-    return Watched(out, label, limits, Follower(out / "progress.jsonl"))
+    return Watched(out, label, limits, Follower(out / "progress.jsonl"), (out / "job.json").stat().st_mtime)
 
 
 def runs(console: Console, *, find: Callable[[], list[Path]] = running) -> None:
@@ -127,7 +129,7 @@ def runs(console: Console, *, find: Callable[[], list[Path]] = running) -> None:
                 watched.setdefault(out, opened(out)).look()
             shown = [watched[out] for out in folders]
             if live is not None:
-                live.update(Group(*(panel(each) for each in shown)), refresh=True)
+                live.update(_fitting(shown, console.height), refresh=True)
             elif time.monotonic() - said_s > _PLAIN_INTERVAL_S:
                 said_s = time.monotonic()
                 for each in shown:
@@ -135,6 +137,15 @@ def runs(console: Console, *, find: Callable[[], list[Path]] = running) -> None:
             time.sleep(_INTERVAL_S)
             folders = find()
     console.print("the run has ended." if len(watched) == 1 else "the runs have ended.")
+
+
+def _fitting(shown: Sequence[Watched], rows: int) -> RenderableType:
+    """As many runs in full as have room, the others in a line each."""
+    full = max(1, (rows - len(shown)) // _PANEL_ROWS)
+    # What was started last is what one wants to see.
+    newest = sorted(shown, key=lambda each: each.since, reverse=True)
+    parts: list[RenderableType] = [panel(each) for each in newest[:full]]
+    return Group(*parts, *(Text(line(each)) for each in newest[full:]))
 
 
 def device(path: str, console: Console) -> None:
@@ -205,7 +216,8 @@ def line(run: Watched) -> str:
     if run.limits is not None:
         parts.append(f"cache {run.limits.fill(tick):.1%}, {_number(counters, 'bands_dirty'):,} bands dirty")
     cylinder, cylinders, activity = _arm(counters)
-    parts.append(f"arm at {cylinder / cylinders:.0%} of the stroke, {activity.replace('_', ' ')}")
+    if "arm" in counters:
+        parts.append(f"arm at {cylinder / cylinders:.0%} of the stroke, {activity.replace('_', ' ')}")
     if _cleaning(counters):
         parts.append(_cleaning(counters))
     return " · ".join(parts)
@@ -262,9 +274,10 @@ def _drive(run: Watched, tick: Tick) -> Table:
     table.add_row(
         "bands", f"{_number(counters, 'bands_dirty'):,} dirty", f"cleaned: {idle:,} in idle time, {forced:,} forced"
     )
-    cylinder, cylinders, activity = _arm(counters)
-    table.add_row("arm", _bar(cylinder / cylinders), f"cylinder {cylinder:,} of {cylinders:,} (left: outer edge)")
-    table.add_row("", activity.replace("_", " "), _WHY[activity])
+    if "arm" in counters:
+        cylinder, cylinders, activity = _arm(counters)
+        table.add_row("arm", _bar(cylinder / cylinders), f"cylinder {cylinder:,} of {cylinders:,} from outside")
+        table.add_row("", activity.replace("_", " "), _WHY[activity])
     table.add_row("cleaning", "", _cleaning(counters) or "no band")
     streams = counters.get("streams") or [0, 0]
     table.add_row("streams", f"{streams[0]} streaming", f"{streams[1]} candidates")

@@ -48,6 +48,7 @@ def progress(out: Path, seconds: range) -> Path:
         for second in seconds
     ]
     out.mkdir(exist_ok=True)
+    (out / "job.json").write_text("{}")
     (out / "progress.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     return out
 
@@ -99,11 +100,26 @@ def test_a_run_fits_in_one_line_where_there_is_no_terminal(tmp_path: Path) -> No
 def test_a_run_without_a_drive_or_a_cache_is_shown_too(tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
+    (out / "job.json").write_text("{}")
     (out / "progress.jsonl").write_text('{"event":"tick","now_ns":5000000000,"phase":null,"counters":null}\n')
     run = watch.opened(out)
     run.look()
     assert "virtual 5 s" in shown(run)
     assert "virtual 5 s" in watch.line(run)
+
+
+def test_runs_that_do_not_fit_have_a_line_each(tmp_path: Path) -> None:
+    runs = [watch.opened(progress(tmp_path / name, range(1, 3))) for name in ("one", "two", "three")]
+    for number, run in enumerate(runs):
+        run.since = number
+        run.look()
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(watch._fitting(runs, rows=40))
+    text = console.export_text()
+    assert text.count("streaming") == 1
+    assert "three" in text.splitlines()[0]
+    assert "two: MakeDirs" in text
+    assert "one: MakeDirs" in text
 
 
 def test_it_ends_when_the_runs_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

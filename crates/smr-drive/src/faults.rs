@@ -265,23 +265,19 @@ impl Faults {
         let placeless = request.op == Op::Flush;
         let (mut extra_ns, mut failure) = (0, None);
         for i in 0..self.plan.rules.len() {
-            match self.plan.rules[i].effect {
-                Effect::Slow { ops, extra_ns: ns } if ops & op != 0 => {
-                    if self.strikes(i, range, placeless) {
-                        extra_ns += ns;
-                    }
-                }
-                Effect::Timeout { ops, ns } if ops & op != 0 && failure.is_none() => {
-                    if self.strikes(i, range, placeless) {
-                        failure = Some((ns, Outcome::Aborted));
-                    }
-                }
-                Effect::FailWrite if op == WRITES && failure.is_none() => {
-                    if self.strikes(i, range, placeless) {
-                        failure = Some((0, Outcome::WriteFailed));
-                    }
-                }
-                _ => {}
+            let effect = self.plan.rules[i].effect;
+            let concerned = match effect {
+                Effect::Slow { ops, .. } | Effect::Timeout { ops, .. } => ops & op != 0,
+                Effect::FailWrite => op == WRITES,
+                Effect::FailRead { .. } | Effect::FailDestage => false,
+            };
+            if !concerned || !self.strikes(i, range, placeless) {
+                continue;
+            }
+            match effect {
+                Effect::Slow { extra_ns: ns, .. } => extra_ns += ns,
+                Effect::Timeout { ns, .. } => failure = failure.or(Some((ns, Outcome::Aborted))),
+                _ => failure = failure.or(Some((0, Outcome::WriteFailed))),
             }
         }
         (extra_ns, failure)

@@ -17,8 +17,8 @@ impl Drive {
     /// From now on things go wrong as `plan` says. Refused with a sentence if the plan is not for this drive.
     pub fn set_faults(&mut self, plan: FaultPlan) -> Result<(), String> {
         let blocks = self.state.profile.capacity_blocks();
-        let unreadable = plan.unreadable.iter().map(|u| u.range);
-        if let Some(range) = unreadable.filter(|r| r.end.0 > blocks).next() {
+        let mut unreadable = plan.unreadable.iter().map(|u| u.range);
+        if let Some(range) = unreadable.find(|r| r.end.0 > blocks) {
             return Err(format!(
                 "unreadable: blocks {range} lie behind the end of the drive, which has {blocks} blocks"
             ));
