@@ -86,10 +86,7 @@ def crates_key() -> str:
 
 
 def cargo_environment() -> dict[str, str]:
-    """Cargo's own files go to the cache too: clones share what comes from the registry.
-
-    Cargo tells the clones' own packages apart by their place, so its time stamps cannot mix them up.
-    """
+    """Cargo's own files go to the cache too: clones share what comes from the registry."""
     # A third of a fresh clone's test build is what nobody there needs: debuggers' tables, incremental state.
     plain = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_TEST_DEBUG": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
     return os.environ | plain | {"CARGO_TARGET_DIR": str(cache() / "cargo"), "CARGO_TERM_COLOR": "never"}
@@ -106,6 +103,10 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
             return crates
         environment = cargo_environment()
         target = Path(environment["CARGO_TARGET_DIR"])
+        # To cargo the packages of all clones are the same, and the newer time stamp wins: what another clone has built
+        # must not look newer than our sources.
+        for path in files_below(ROOT / "crates"):
+            os.utime(path)
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
             [*build, "-p", "drive-tool", "-p", "guest", "-p", "load"],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shingle import job, machine
+from shingle import console, job, machine
 from shingle.failure import Failure
 from shingle.machine import Boot, Machine, Tick
 
@@ -99,3 +99,14 @@ def running_with(argument: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_an_error_of_the_file_system_is_an_answer_where_faults_were_planned() -> None:
+    error = "[    1.000000] EXT4-fs error (device shd0): unable to read itable block"
+    expected = (console.Trouble.FILE_SYSTEM_ERROR,)
+    assert console.diagnose(error) is not None
+    assert console.diagnose(error, expected=expected) is None
+    warning = f"{error}\n[    2.000000] WARNING: CPU: 0 PID: 38 at fs/jbd2/transaction.c:1552"
+    found = console.diagnose(warning, expected=expected)
+    assert found is not None
+    assert found.trouble is console.Trouble.WARNING

@@ -6,13 +6,16 @@ import io
 import json
 import os
 import subprocess
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
-from shingle import watch
+from shingle import cli, watch
 from shingle.failure import Failure
 from shingle.progress import CacheLimits
 
@@ -136,6 +139,24 @@ def test_without_a_run_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure, match="no run is going on") as caught:
         watch.runs(Console(file=io.StringIO()), find=list)
     assert caught.value.status == 1
+
+
+def test_ctrl_c_is_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(console: Console) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "runs", interrupted)
+    result = CliRunner().invoke(cli.cli, ["watch"])
+    assert result.exit_code == 0
+    assert result.output == ""
+
+
+def test_a_real_disk_is_the_probe_s_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    probe = types.SimpleNamespace(watch_device=lambda path, console: asked.append(path))
+    monkeypatch.setitem(sys.modules, "shingle.probe", probe)
+    assert CliRunner().invoke(cli.cli, ["watch", "/dev/sdz"]).exit_code == 0
+    assert asked == ["/dev/sdz"]
 
 
 def test_a_machine_is_found_by_the_folder_that_it_holds_open(tmp_path: Path) -> None:

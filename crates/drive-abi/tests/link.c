@@ -101,6 +101,9 @@ int main(int argc, char **argv)
 	CHECK(drive);
 	shingle_drive_geometry(drive, &geometry);
 	CHECK(geometry.capacity_sectors > 1 << 20);
+	CHECK(shingle_drive_set_faults(drive, "nonsense", 8, err,
+				       sizeof(err)) == -22);
+	CHECK(strstr(err, "SHGLFLT1"));
 
 	for (i = 0; i < 4096; i++)
 		block[i] = i * 7 / 3;
@@ -110,6 +113,8 @@ int main(int argc, char **argv)
 	CHECK(!shingle_drive_get(drive, 77 * 8, back, 4096));
 	CHECK(!memcmp(block, back, 4096));
 	CHECK(shingle_drive_report(drive, now, report, sizeof(report)) < 8192);
+	CHECK(shingle_drive_latencies(drive, report, sizeof(report)) < 8192);
+	CHECK(!memcmp(report, "{\"data_written\":{\"count\":1,", 27));
 	CHECK(!shingle_drive_save(drive, count_bytes, &saved));
 	CHECK(saved > 4096 && saved < 16384);
 

@@ -305,6 +305,33 @@ fn a_torn_write_leaves_a_part_and_without_the_plan_nothing_or_all() {
 }
 
 #[test]
+fn a_torn_write_moves_a_zone_s_write_pointer_as_far_as_it_got() {
+    let plan = FaultPlan {
+        torn: Torn::Prefix,
+        ..FaultPlan::default()
+    };
+    let mut lengths = Vec::new();
+    for i in 0..100 {
+        let mut world = World::new(sample::host_managed(64 << 20, 1024), 5);
+        world.drive.set_faults(plan.clone()).unwrap();
+        world.write(2048, 32, false);
+        world.sleep(20_000_000 + i * 200_000);
+        world.drive.power_cut(world.now_ns);
+        world.drive.check_invariants();
+        let zone = world.drive.zone(ZoneId(2)).unwrap();
+        let kept = (zone.write_pointer.0 - zone.start.0) / 8;
+        let mut block = vec![0; 4096];
+        for b in 2048..2080 {
+            world.drive.get(b * 8, &mut block).unwrap();
+            let is_there = block.iter().any(|byte| *byte != 0);
+            assert_eq!(is_there, b < 2048 + kept, "block {b} of {kept}");
+        }
+        lengths.push(kept);
+    }
+    assert!(lengths.iter().any(|n| (1..32).contains(n)), "{lengths:?}");
+}
+
+#[test]
 fn reordering_keeps_some_of_what_was_only_in_the_buffer() {
     let plan = |reorder| FaultPlan {
         reorder,
