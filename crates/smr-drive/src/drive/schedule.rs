@@ -29,7 +29,7 @@ pub(super) enum Work {
         ahead: Option<(BlockRange, Pba)>,
     },
     /// From the buffer to the medium.
-    Destage(Destage),
+    Destage { destage: Destage, service_ns: u64 },
     /// A discard or a zone command.
     Command { pending: Pending, service_ns: u64 },
     /// A slice of cleaning.
@@ -207,7 +207,8 @@ impl Drive {
             let end_ns = now_ns + self.state.profile.interface.command_ns;
             return self.finish(pending, end_ns, 0, Where::None, Outcome::Damaged);
         }
-        let urgent = pending.request.flags & FLAG_FUA != 0;
+        let write_cache = self.state.profile.buffer.write_cache;
+        let urgent = pending.request.flags & FLAG_FUA != 0 || !write_cache;
         let arrival = Arrival {
             now_ns,
             epoch: self.epoch,
@@ -326,7 +327,11 @@ impl Drive {
         self.read_ahead.stop(&mut self.arm, now_ns);
         self.buffer.take(&destage.ranges);
         let ns = self.translation.begin(&destage, &mut self.arm, now_ns);
-        self.start(now_ns, ns, Work::Destage(destage));
+        let work = Work::Destage {
+            destage,
+            service_ns: ns,
+        };
+        self.start(now_ns, ns, work);
     }
 
     fn start_cleaning(&mut self, now_ns: u64, forced: bool) -> bool {
@@ -422,13 +427,17 @@ impl Drive {
                     self.read_ahead.start(now_ns, range, from, end_of_medium);
                 }
             }
-            Work::Destage(destage) => {
+            Work::Destage {
+                destage,
+                service_ns,
+            } => {
                 let landed = self.buffer.landed();
                 for flight in &landed {
                     self.durability.landed(&mut self.contents, flight.range);
                 }
                 self.translation.land(&destage, &landed, &mut self.counters);
-                self.wake_waiters(now_ns, destage.place);
+                let ready_ns = now_ns + self.translation.firmware_ns(service_ns);
+                self.wake_waiters(ready_ns, destage.place);
             }
             Work::Command {
                 pending,
@@ -437,6 +446,12 @@ impl Drive {
                 let outcome = self.end_command(&pending);
                 let end_ns = now_ns + self.state.profile.interface.command_ns;
                 self.finish(pending, end_ns, service_ns, Where::None, outcome);
+                while !self.command_waits() {
+                    match self.held.pop_front() {
+                        Some(next) => self.begin_request(now_ns, next),
+                        None => break,
+                    }
+                }
             }
             Work::Clean => self
                 .translation
@@ -444,8 +459,8 @@ impl Drive {
         }
     }
 
-    /// Ends the requests whose blocks are on the medium now.
-    fn wake_waiters(&mut self, now_ns: u64, place: Where) {
+    /// Ends the requests whose blocks are on the medium now; they can be acknowledged at `ready_ns`.
+    fn wake_waiters(&mut self, ready_ns: u64, place: Where) {
         let mut i = 0;
         while i < self.waiters.len() {
             let waiter = &self.waiters[i];
@@ -464,7 +479,7 @@ impl Drive {
             } else {
                 (range.blocks(), place)
             };
-            self.complete(pending, now_ns, link_blocks, 0, place);
+            self.complete(pending, ready_ns, link_blocks, 0, place);
         }
     }
 }

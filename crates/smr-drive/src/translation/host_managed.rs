@@ -18,7 +18,7 @@ use zoned::{Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneType, SECT
 /// The translation layer.
 pub struct HostManaged {
     zones: Zones,
-    table: ZoneTable,
+    pub(super) table: ZoneTable,
     elevator: Conventional,
 }
 
