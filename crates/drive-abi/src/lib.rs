@@ -224,8 +224,8 @@ pub unsafe extern "C" fn shingle_drive_geometry(
         physical_block_bytes: profile.physical_block_bytes,
         queue_depth: profile.interface.queue_depth,
         max_request_sectors: profile.interface.max_request_sectors,
-        volatile_cache: 1,
-        fua: 1,
+        volatile_cache: profile.buffer.write_cache.into(),
+        fua: profile.buffer.write_cache.into(),
         discard: drive.has_discard().into(),
         zoned: match &profile.translation {
             Translation::HostManaged(_) => 2,
@@ -233,11 +233,7 @@ pub unsafe extern "C" fn shingle_drive_geometry(
         },
         zone_sectors: drive.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors),
         zones: drive.zones(),
-        open_max: match &profile.translation {
-            Translation::HostManaged(zones) => zones.open_max,
-            Translation::HostAware(disk) => disk.zones.open_max,
-            _ => 0,
-        },
+        open_max: profile.open_zones().unwrap_or(0),
         read_restricted: match &profile.translation {
             Translation::HostManaged(zones) => zones.read_restricted.into(),
             _ => 0,

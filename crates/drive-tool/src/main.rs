@@ -194,6 +194,7 @@ fn info(path: &Path, as_json: bool) -> Result {
             Translation::StaticMapping(_) => "static_mapping",
             Translation::HostManaged(_) => "host_managed",
             Translation::HostAware(_) => "host_aware",
+            Translation::Enforcing(_) => "enforcing",
         },
         "clean": snapshot.clean,
         "cache_entries": snapshot.cache_entries,

@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub written_blocks: u64,
     /// Zones that are open.
     pub zones_open: u32,
+    /// Writes that were not in order where the firmware enforces it.
+    pub violations: u64,
     /// Acknowledged and not durable.
     pub volatile_bytes: u64,
     /// Nothing to clean, nothing volatile.
@@ -132,7 +134,7 @@ impl Counters {
                 write!(out, "\"{name}_{direction}_requests\":{},", traffic.requests)?;
             }
         }
-        let fields: [(&str, u64); 25] = [
+        let fields: [(&str, u64); 26] = [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
             ("cache_entries", snapshot.cache_entries),
@@ -164,6 +166,7 @@ impl Counters {
                 self.written.iter().map(|t| t.requests).sum(),
             ),
             ("written_bytes", self.written.iter().map(|t| t.bytes).sum()),
+            ("violations", snapshot.violations),
         ];
         for (name, value) in fields {
             write!(out, "\"{name}\":{value},")?;

@@ -24,5 +24,7 @@ pub mod state;
 pub mod trace;
 pub mod translation;
 pub mod volatile_buffer;
+mod zoned_disk;
 
 pub use drive::Drive;
+pub use zoned_disk::ZonedDisk;

@@ -97,9 +97,11 @@ pub struct Interface {
     pub max_request_sectors: u32,
 }
 
-/// The DRAM buffer: writes are acknowledged from it.
+/// The DRAM buffer: writes are acknowledged from it, unless the write cache is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
+    /// Whether a write is acknowledged when it is in the buffer, and not only when it is on the medium.
+    pub write_cache: bool,
     /// Blocks it may hold that are not yet on the medium.
     pub dirty_blocks_max: u64,
     /// Separate pieces these may form.
@@ -123,6 +125,21 @@ pub enum Translation {
     HostManaged(Zones),
     /// Zones that the host had better write in order, and a media cache.
     HostAware(HostAware),
+    /// Zones that the host does not see and the firmware enforces.
+    Enforcing(Enforcing),
+}
+
+/// A disk without zone commands whose firmware enforces that its zones are written in order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Enforcing {
+    /// The zones.
+    pub zones: Zones,
+    /// A violation is refused, and not only counted.
+    pub reject: bool,
+    /// Writing the start of a used zone empties it.
+    pub implicit_reset: bool,
+    /// Of the time that the arm takes for a write, what the firmware adds, in thousandths.
+    pub overhead_permille: u32,
 }
 
 /// A host-aware disk. Its `zones.open_max` is the optimal number of open zones: no write is refused for it.
@@ -143,6 +160,8 @@ pub struct HostAware {
 pub struct Zones {
     /// Blocks of a zone.
     pub zone_blocks: u64,
+    /// Blocks of a sequential zone that can be written, from its start; at most `zone_blocks`.
+    pub zone_capacity_blocks: u64,
     /// Conventional zones at the beginning of the address space.
     pub conventional_first: u32,
     /// Conventional zones at its end.
@@ -191,6 +210,15 @@ pub struct StaticMapping {
 }
 
 impl Profile {
+    /// Zones that may be open at a time (host-managed), or that are best not exceeded (host-aware).
+    pub fn open_zones(&self) -> Option<u32> {
+        match &self.translation {
+            Translation::HostManaged(zones) => Some(zones.open_max),
+            Translation::HostAware(disk) => Some(disk.zones.open_max),
+            _ => None,
+        }
+    }
+
     /// Sectors that the host sees.
     pub fn capacity_sectors(&self) -> u64 {
         self.capacity_bytes / zoned::SECTOR_BYTES
@@ -251,6 +279,7 @@ pub mod sample {
                 max_request_sectors: 2048,
             },
             buffer: Buffer {
+                write_cache: true,
                 dirty_blocks_max: 2048,
                 dirty_extents_max: 256,
                 hold_ns: 20_000_000,
@@ -266,6 +295,7 @@ pub mod sample {
         let mut profile = conventional(capacity_bytes);
         profile.translation = Translation::HostManaged(Zones {
             zone_blocks,
+            zone_capacity_blocks: zone_blocks,
             conventional_first: 1,
             conventional_last: 0,
             open_max: 4,
@@ -273,6 +303,21 @@ pub mod sample {
             read_restricted: false,
             discard_resets: false,
         });
+        profile
+    }
+
+    /// The same zones enforced on a host that does not see them; violations are refused.
+    pub fn enforcing(capacity_bytes: u64, zone_blocks: u64) -> Profile {
+        let mut profile = host_managed(capacity_bytes, zone_blocks);
+        if let Translation::HostManaged(zones) = profile.translation {
+            profile.translation = Translation::Enforcing(Enforcing {
+                zones,
+                reject: true,
+                implicit_reset: true,
+                overhead_permille: 40,
+            });
+        }
+        profile.buffer.write_cache = false;
         profile
     }
 

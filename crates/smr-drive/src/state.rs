@@ -28,7 +28,8 @@ pub enum SavedTranslation {
     Nothing,
     /// [`StaticMapping`](crate::translation::StaticMapping).
     Static(SavedStatic),
-    /// [`HostManaged`](crate::translation::HostManaged): the zones that are not as new.
+    /// [`HostManaged`](crate::translation::HostManaged) and [`Enforcing`](crate::translation::Enforcing): the zones that
+    /// are not as new.
     Zones(Vec<SavedZone>),
     /// [`HostAware`](crate::translation::HostAware).
     HostAware(SavedHostAware),

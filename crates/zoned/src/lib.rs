@@ -14,5 +14,5 @@ mod device;
 mod zone;
 
 pub use address::{BandId, Block, BlockRange, Lba, Pba, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
-pub use device::{RamDevice, ZonedDevice};
+pub use device::{DeviceError, RamDevice, ZonedDevice};
 pub use zone::{Sense, Zone, ZoneError, ZoneId, ZoneState, ZoneType};

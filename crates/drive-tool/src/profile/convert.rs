@@ -3,8 +3,8 @@
 
 use super::reader::{ProfileError, ProfileText};
 use smr_drive::profile::{
-    Buffer, HostAware, Interface, Mechanics, Profile, RecordingZone, Seek, StaticMapping,
-    Translation, Zones,
+    Buffer, Enforcing, HostAware, Interface, Mechanics, Profile, RecordingZone, Seek,
+    StaticMapping, Translation, Zones,
 };
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -32,6 +32,13 @@ pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
             message: "platters.inner_rate: expected at most platters.outer_rate".into(),
         });
     }
+    if text.get_or("translation.zone_capacity", 0.0) > text.get_or("translation.zone", 0.0) {
+        return Err(ProfileError {
+            file: text.file.clone(),
+            line: 0,
+            message: "translation.zone_capacity: expected at most translation.zone".into(),
+        });
+    }
     Ok(Profile {
         name: text.name.clone(),
         model: text.model.clone(),
@@ -41,6 +48,7 @@ pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
         mechanics: mechanics(text),
         interface: interface(text),
         buffer: Buffer {
+            write_cache: text.get_or("buffer.write_cache", 1.0) != 0.0,
             dirty_blocks_max: blocks(text.get("buffer.dirty_max") * MIB),
             dirty_extents_max: text.get("buffer.dirty_extents_max") as u32,
             hold_ns: ns(text.get("buffer.hold")),
@@ -124,36 +132,58 @@ fn translation(text: &ProfileText) -> Translation {
     match text.kind.as_str() {
         "static_mapping" => Translation::StaticMapping(static_mapping(text)),
         "host_managed" => Translation::HostManaged(zones(text)),
+        "enforcing" => Translation::Enforcing(enforcing(text)),
         "host_aware" => Translation::HostAware(host_aware(text)),
         _ => Translation::Conventional,
+    }
+}
+
+/// What all disks with zones have; of the rest, what asks least of the host.
+fn plain_zones(text: &ProfileText) -> Zones {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    let zone = of("zone");
+    let capacity = text.get_or("translation.zone_capacity", zone);
+    Zones {
+        zone_blocks: blocks(zone * MIB),
+        zone_capacity_blocks: blocks(capacity * MIB),
+        conventional_first: of("conventional_first") as u32,
+        conventional_last: of("conventional_last") as u32,
+        open_max: u32::MAX,
+        command_ns: 0,
+        read_restricted: false,
+        discard_resets: false,
     }
 }
 
 fn zones(text: &ProfileText) -> Zones {
     let of = |key: &str| text.get(&format!("translation.{key}"));
     Zones {
-        zone_blocks: blocks(of("zone") * MIB),
-        conventional_first: of("conventional_first") as u32,
-        conventional_last: of("conventional_last") as u32,
         open_max: of("open_max") as u32,
         command_ns: ns(of("zone_command")),
         read_restricted: of("read_restricted") != 0.0,
         discard_resets: of("discard_resets") != 0.0,
+        ..plain_zones(text)
+    }
+}
+
+fn enforcing(text: &ProfileText) -> Enforcing {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    Enforcing {
+        zones: plain_zones(text),
+        reject: of("reject_violations") != 0.0,
+        implicit_reset: of("implicit_reset") != 0.0,
+        overhead_permille: (of("write_overhead") * 10.0).round() as u32,
     }
 }
 
 fn host_aware(text: &ProfileText) -> HostAware {
     let of = |key: &str| text.get(&format!("translation.{key}"));
     HostAware {
+        // Behind a write pointer, host-aware disks give the initialisation pattern (SAFS), so reads are not restricted.
         zones: Zones {
-            zone_blocks: blocks(of("zone") * MIB),
-            conventional_first: of("conventional_first") as u32,
-            conventional_last: of("conventional_last") as u32,
             open_max: of("open_optimal") as u32,
             command_ns: ns(of("zone_command")),
-            // ZBC: behind a write pointer, host-aware disks give the initialisation pattern.
-            read_restricted: false,
-            discard_resets: false,
+            ..plain_zones(text)
         },
         cache: persistent_cache(text),
         non_sequential_max: of("non_sequential_optimal") as u32,

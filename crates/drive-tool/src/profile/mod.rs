@@ -60,6 +60,34 @@ mod tests {
     }
 
     #[test]
+    fn zones_have_the_sizes_and_numbers_of_their_sources() {
+        let of = |name: &str, text: &str| {
+            let profile = parse(name, text).unwrap();
+            let zones = match &profile.translation {
+                Translation::HostManaged(zones) => *zones,
+                Translation::HostAware(disk) => disk.zones,
+                Translation::Enforcing(disk) => disk.zones,
+                other => panic!("{name}: {other:?}"),
+            };
+            assert_eq!(zones.zone_capacity_blocks, zones.zone_blocks);
+            (
+                profile.capacity_blocks().div_ceil(zones.zone_blocks),
+                zones.zone_blocks >> 8,
+                profile.buffer.write_cache,
+            )
+        };
+        const MANAGED: &str = include_str!("../../../../drives/hc620.toml");
+        const AWARE: &str = include_str!("../../../../drives/safs5000ha.toml");
+        const ENFORCING: &str = include_str!("../../../../drives/wd30ezr-smr.toml");
+        assert_eq!(of("hc620", MANAGED), (55_880, 256, true));
+        assert_eq!(of("safs5000ha", AWARE), (18_631, 256, true));
+        assert_eq!(of("wd30ezr-smr", ENFORCING), (20_000, 128, false));
+        let capacity = "[translation]\nzone_capacity = { value = 300, unit = \"MiB\", source = \"x\", confidence = \"G\" }";
+        let wrong = refusal(&MANAGED.replace("[translation]", capacity));
+        assert!(wrong.contains("zone_capacity"), "{wrong}");
+    }
+
+    #[test]
     fn a_wrong_unit_is_refused_with_line_and_key() {
         let wrong = refusal(&SHINGLED.replace(
             "value = 5980, unit = \"rpm\"",

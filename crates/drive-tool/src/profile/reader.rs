@@ -39,6 +39,7 @@ const COMMON: &[Rule] = &[
     ("buffer.hold", "ms", 0.0, 60000.0),
     ("buffer.destage_max", "KiB", 4.0, 65536.0),
     ("buffer.elevator_window", "1", 1.0, 10000.0),
+    ("buffer.write_cache", "boolean", 0.0, 1.0),
 ];
 
 const STATIC_MAPPING: &[Rule] = &[
@@ -74,6 +75,7 @@ const HOST_AWARE: &[Rule] = &[
 
 const HOST_MANAGED: &[Rule] = &[
     ("translation.zone", "MiB", 0.0625, 65536.0),
+    ("translation.zone_capacity", "MiB", 0.0625, 65536.0),
     ("translation.conventional_first", "zones", 0.0, 1e6),
     ("translation.conventional_last", "zones", 0.0, 1e6),
     ("translation.open_max", "zones", 1.0, 1e6),
@@ -82,12 +84,25 @@ const HOST_MANAGED: &[Rule] = &[
     ("translation.discard_resets", "boolean", 0.0, 1.0),
 ];
 
+const ENFORCING: &[Rule] = &[
+    ("translation.zone", "MiB", 0.0625, 65536.0),
+    ("translation.conventional_first", "zones", 0.0, 1e6),
+    ("translation.conventional_last", "zones", 0.0, 1e6),
+    ("translation.reject_violations", "boolean", 0.0, 1.0),
+    ("translation.implicit_reset", "boolean", 0.0, 1.0),
+    ("translation.write_overhead", "%", 0.0, 100.0),
+];
+
+/// Keys that need not be there.
+const OPTIONAL: [&str; 2] = ["buffer.write_cache", "translation.zone_capacity"];
+
 /// Kinds of translation, by name, with the keys each of them has.
-const KINDS: [(&str, &[&[Rule]]); 4] = [
+const KINDS: [(&str, &[&[Rule]]); 5] = [
     ("conventional", &[]),
     ("static_mapping", &[STATIC_MAPPING, PERSISTENT_CACHE]),
     ("host_managed", &[HOST_MANAGED]),
     ("host_aware", &[HOST_AWARE, PERSISTENT_CACHE]),
+    ("enforcing", &[ENFORCING]),
 ];
 /// Least and most of a key's values.
 pub fn range_of(key: &str) -> Option<(f64, f64)> {
@@ -153,6 +168,11 @@ impl ProfileText {
     pub fn get(&self, key: &str) -> f64 {
         self.parameters[key].value
     }
+
+    /// A parameter that need not be there.
+    pub fn get_or(&self, key: &str, default: f64) -> f64 {
+        self.parameters.get(key).map_or(default, |p| p.value)
+    }
 }
 
 /// Where in the text we are, for errors.
@@ -210,6 +230,11 @@ pub fn read(file: &str, text: &str) -> Result<ProfileText, ProfileError> {
     refuse_unknown(&place, root, &rules)?;
     let mut parameters = BTreeMap::new();
     for rule in &rules {
+        let (section, name) = rule.0.split_once('.').unwrap_or(("", rule.0));
+        let given = root.get(section).and_then(|s| s.get(name)).is_some();
+        if !given && OPTIONAL.contains(&rule.0) {
+            continue;
+        }
         parameters.insert(rule.0.to_string(), parameter(&place, root, rule)?);
     }
     Ok(ProfileText {

@@ -73,6 +73,8 @@ pub struct Drive {
     waiters: Vec<Waiter>,
     /// Discards and zone commands, which wait until nothing of their range is volatile.
     commands: Vec<Pending>,
+    /// What came after a command that is not executed yet.
+    held: VecDeque<Pending>,
     /// By time and order.
     done: BTreeMap<(u64, u64), Done>,
     done_count: u64,
@@ -122,6 +124,7 @@ impl Drive {
             writes: VecDeque::new(),
             waiters: Vec::new(),
             commands: Vec::new(),
+            held: VecDeque::new(),
             done: BTreeMap::new(),
             done_count: 0,
             work: None,
@@ -167,11 +170,22 @@ impl Drive {
         let Some(pending) = self.meet_faults(now_ns, pending) else {
             return Ok(());
         };
-        if let Err(error) = self.translation.admit(&request) {
+        // Discards and zone commands are not queued with others: what comes later waits until they are over.
+        if self.command_waits() {
+            self.held.push_back(pending);
+        } else {
+            self.begin_request(now_ns, pending);
+        }
+        self.dispatch(now_ns);
+        Ok(())
+    }
+
+    fn begin_request(&mut self, now_ns: u64, pending: Pending) {
+        let request = &pending.request;
+        if let Err(error) = self.translation.admit(request) {
             self.staging.forget(request.tag);
             let end_ns = now_ns + self.state.profile.interface.command_ns;
-            self.finish(pending, end_ns, 0, Where::None, Outcome::Zone(error));
-            return Ok(());
+            return self.finish(pending, end_ns, 0, Where::None, Outcome::Zone(error));
         }
         match request.op {
             Op::Read => self.queue_read(now_ns, pending),
@@ -179,8 +193,10 @@ impl Drive {
             Op::Flush => self.queue_flush(pending),
             _ => self.queue_command(pending),
         }
-        self.dispatch(now_ns);
-        Ok(())
+    }
+
+    fn command_waits(&self) -> bool {
+        !self.commands.is_empty() || matches!(self.work, Some((_, Work::Command { .. })))
     }
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
@@ -193,6 +209,7 @@ impl Drive {
             + self.writes.len()
             + self.waiters.len()
             + self.commands.len()
+            + self.held.len()
             + self.done.len()
             + usize::from(working);
         if queued >= interface.queue_depth as usize {
@@ -344,7 +361,8 @@ impl Drive {
 
     /// Nothing to clean, nothing volatile.
     pub fn is_clean(&self) -> bool {
-        self.translation.is_clean() && self.buffer.is_clean() && self.writes.is_empty()
+        let nothing_waits = self.writes.is_empty() && self.held.is_empty();
+        self.translation.is_clean() && self.buffer.is_clean() && nothing_waits
     }
 
     /// The counters as JSON.
@@ -398,6 +416,7 @@ impl Drive {
         self.writes.clear();
         self.waiters.clear();
         self.commands.clear();
+        self.held.clear();
         self.done.clear();
         self.work = None;
         self.wake_ns = None;

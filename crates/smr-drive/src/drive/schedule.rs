@@ -31,7 +31,7 @@ pub(super) enum Work {
         outcome: Outcome,
     },
     /// From the buffer to the medium.
-    Destage(Destage),
+    Destage { destage: Destage, service_ns: u64 },
     /// A discard or a zone command.
     Command { pending: Pending, service_ns: u64 },
     /// A slice of cleaning.
@@ -64,7 +64,7 @@ impl Drive {
     /// The destage that is under way.
     pub(super) fn work_destage(&self) -> Option<Destage> {
         match &self.work {
-            Some((_, Work::Destage(destage))) => Some(destage.clone()),
+            Some((_, Work::Destage { destage, .. })) => Some(destage.clone()),
             _ => None,
         }
     }
@@ -232,7 +232,9 @@ impl Drive {
             return self.finish(pending, end_ns, 0, Where::None, Outcome::Damaged);
         }
         self.note_stored(&pending);
-        let urgent = pending.request.flags & FLAG_FUA != 0 && !self.lies_about(Op::Write);
+        let write_cache = self.state.profile.buffer.write_cache;
+        let durable = pending.request.flags & FLAG_FUA != 0 || !write_cache;
+        let urgent = durable && !self.lies_about(Op::Write);
         let arrival = Arrival {
             now_ns,
             epoch: self.epoch,
@@ -361,7 +363,11 @@ impl Drive {
         let before_ns = self.arm.position_ns;
         let ns = self.translation.begin(&destage, &mut self.arm, now_ns);
         let seek_ns = self.arm.position_ns - before_ns;
-        self.start(now_ns, ns, seek_ns, Work::Destage(destage));
+        let work = Work::Destage {
+            destage,
+            service_ns: ns,
+        };
+        self.start(now_ns, ns, seek_ns, work);
     }
 
     fn start_cleaning(&mut self, now_ns: u64, why: Activity) -> bool {
@@ -462,14 +468,18 @@ impl Drive {
                     self.read_ahead.start(now_ns, range, from, end_of_medium);
                 }
             }
-            Work::Destage(destage) => {
+            Work::Destage {
+                destage,
+                service_ns,
+            } => {
                 let landed = self.buffer.landed();
                 for flight in &landed {
                     self.durability.landed(&mut self.contents, flight.range);
                 }
                 self.translation.land(&destage, &landed, &mut self.counters);
                 self.note_landed(now_ns, &landed);
-                self.wake_waiters(now_ns, destage.place);
+                let ready_ns = now_ns + self.translation.firmware_ns(service_ns);
+                self.wake_waiters(ready_ns, destage.place);
             }
             Work::Command {
                 pending,
@@ -478,6 +488,12 @@ impl Drive {
                 let outcome = self.end_command(&pending);
                 let end_ns = now_ns + self.state.profile.interface.command_ns;
                 self.finish(pending, end_ns, service_ns, Where::None, outcome);
+                while !self.command_waits() {
+                    match self.held.pop_front() {
+                        Some(next) => self.begin_request(now_ns, next),
+                        None => break,
+                    }
+                }
             }
             Work::Clean => self
                 .translation
@@ -485,8 +501,8 @@ impl Drive {
         }
     }
 
-    /// Ends the requests whose blocks are on the medium now.
-    fn wake_waiters(&mut self, now_ns: u64, place: Where) {
+    /// Ends the requests whose blocks are on the medium now; they can be acknowledged at `ready_ns`.
+    fn wake_waiters(&mut self, ready_ns: u64, place: Where) {
         let mut i = 0;
         while i < self.waiters.len() {
             let waiter = &self.waiters[i];
@@ -506,7 +522,7 @@ impl Drive {
                 (range.blocks(), place)
             };
             let outcome = self.durable_outcome(&pending);
-            self.complete(pending, now_ns, link_blocks, 0, place, outcome);
+            self.complete(pending, ready_ns, link_blocks, 0, place, outcome);
         }
     }
 }

@@ -103,7 +103,7 @@ impl Drive {
     pub(super) fn activity_of(&self, work: &Work) -> Activity {
         match work {
             Work::Read { .. } => Activity::Reading,
-            Work::Destage(destage) => self.translation.activity(destage),
+            Work::Destage { destage, .. } => self.translation.activity(destage),
             Work::Command { .. } => Activity::Commanded,
             Work::Clean => self.watched.why,
         }

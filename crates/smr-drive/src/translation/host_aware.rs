@@ -292,6 +292,10 @@ impl TranslationLayer for HostAware {
             *end = range.end.max(*end);
             if destage.place == Where::InPlace {
                 self.in_place.remove(*range);
+                // The first block may have been begun out of order, and is whole now.
+                if !self.cache.map.dirt().contains_key(&BandId(id.0)) {
+                    self.recent.retain(|band| band.0 != id.0);
+                }
             } else {
                 self.recent.retain(|band| band.0 != id.0);
                 self.recent.push(BandId(id.0));

@@ -20,7 +20,7 @@ use zoned::{
 /// The translation layer.
 pub struct HostManaged {
     zones: Zones,
-    table: ZoneTable,
+    pub(super) table: ZoneTable,
     elevator: Conventional,
 }
 

@@ -18,6 +18,7 @@ pub mod bands;
 pub mod cache_map;
 mod cleaning;
 mod conventional;
+mod enforcing;
 mod host_aware;
 mod host_managed;
 mod plan_static;
@@ -37,6 +38,7 @@ use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use conventional::Conventional;
+pub use enforcing::Enforcing;
 pub use host_aware::HostAware;
 pub use host_managed::HostManaged;
 pub use static_mapping::StaticMapping;
@@ -92,6 +94,12 @@ pub trait TranslationLayer {
 
     /// Writes it: how long that takes, in nanoseconds.
     fn begin(&mut self, destage: &Destage, arm: &mut Arm, now_ns: u64) -> u64;
+
+    /// What the firmware still has to do, in nanoseconds, before it acknowledges a write that the arm was busy with for
+    /// `service_ns`. The arm is free meanwhile.
+    fn firmware_ns(&self, _service_ns: u64) -> u64 {
+        0
+    }
 
     /// It is written.
     fn land(&mut self, _destage: &Destage, _landed: &[InFlight], _counters: &mut Counters) {}
@@ -240,6 +248,13 @@ pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn Tr
                 _ => &[],
             };
             Box::new(HostManaged::new(zones, profile, saved))
+        }
+        profile::Translation::Enforcing(enforcing) => {
+            let saved = match saved {
+                SavedTranslation::Zones(saved) => saved.as_slice(),
+                _ => &[],
+            };
+            Box::new(Enforcing::new(enforcing, profile, saved))
         }
         profile::Translation::HostAware(zones) => {
             let fresh = Default::default();

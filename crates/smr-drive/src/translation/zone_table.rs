@@ -119,11 +119,16 @@ impl ZoneTable {
         let row = self.rows.get(zone.0 as usize)?;
         let start = u64::from(zone.0) * self.zone_sectors();
         let size_sectors = self.zone_sectors().min(self.capacity_sectors - start);
+        let conventional = self.is_conventional(zone);
         Some(Zone {
             start: Lba(start),
             size_sectors,
-            capacity_sectors: size_sectors,
-            zone_type: if self.is_conventional(zone) {
+            capacity_sectors: if conventional {
+                size_sectors
+            } else {
+                size_sectors.min(self.zones.zone_capacity_blocks * BLOCK_SECTORS)
+            },
+            zone_type: if conventional {
                 ZoneType::Conventional
             } else {
                 self.sequential
@@ -155,37 +160,56 @@ impl ZoneTable {
             if self.is_conventional(id) != self.is_conventional(first) {
                 return Err(ZoneError::ReadBoundary);
             }
-            let behind_pointer = at.0 + sectors > zone.write_pointer.0;
-            let has_pointer = !matches!(zone.state, ZoneState::NotWritePointer | ZoneState::Full);
-            if has_pointer && behind_pointer {
+            let end = (at.0 + sectors).min(zone.start.0 + zone.size_sectors);
+            if zone.state != ZoneState::NotWritePointer && end > zone.write_pointer.0 {
                 return Err(ZoneError::InvalidData);
             }
         }
         Ok(())
     }
 
-    /// Judges a write by the rules of a host-managed disk, and moves the write pointer.
-    pub fn write(&mut self, at: Lba, sectors: u64) -> Result<(), ZoneError> {
-        let id = self.at(at);
-        let mut zone = self.zone(id).ok_or(ZoneError::OutOfRange)?;
+    /// Judges a write by the rules of a host-managed disk: the zone as it would be afterwards, or nothing if it is a
+    /// conventional one.
+    fn judged(&self, mut zone: Zone, at: Lba, sectors: u64) -> Result<Option<Zone>, ZoneError> {
         if zone.zone_type == ZoneType::Conventional {
-            let last = self.at(Lba(at.0 + sectors.max(1) - 1));
-            let inside = (id.0..=last.0).all(|i| self.is_conventional(ZoneId(i)));
+            let (first, last) = (self.at(at), self.at(Lba(at.0 + sectors.max(1) - 1)));
+            let inside = (first.0..=last.0).all(|i| self.is_conventional(ZoneId(i)));
             return if inside {
-                Ok(())
+                Ok(None)
             } else {
                 Err(ZoneError::Boundary)
             };
         }
-        let was_open = is_open(zone.state);
         zone.write(at, sectors)?;
         if (at.0 | sectors) % self.unit_sectors != 0 {
             return Err(ZoneError::Unaligned);
         }
-        if !was_open {
-            self.make_room()?;
+        Ok(Some(zone))
+    }
+
+    /// Judges a write; whether there is room to open its zone is not asked.
+    pub fn judge(&self, at: Lba, sectors: u64) -> Result<(), ZoneError> {
+        let zone = self.zone(self.at(at)).ok_or(ZoneError::OutOfRange)?;
+        self.judged(zone, at, sectors).map(|_| ())
+    }
+
+    /// Judges a write that comes after a reset of the zone that begins at `at`.
+    pub fn judge_restart(&self, at: Lba, sectors: u64) -> Result<(), ZoneError> {
+        let (_, mut zone) = self.named(at)?;
+        zone.reset()?;
+        self.judged(zone, at, sectors).map(|_| ())
+    }
+
+    /// Judges a write, and moves the write pointer.
+    pub fn write(&mut self, at: Lba, sectors: u64) -> Result<(), ZoneError> {
+        let id = self.at(at);
+        let zone = self.zone(id).ok_or(ZoneError::OutOfRange)?;
+        if let Some(written) = self.judged(zone, at, sectors)? {
+            if !is_open(zone.state) {
+                self.make_room()?;
+            }
+            self.put(id, written);
         }
-        self.put(id, zone);
         Ok(())
     }
 
@@ -466,6 +490,7 @@ mod tests {
     fn table(open_max: u32) -> ZoneTable {
         let zones = Zones {
             zone_blocks: 16,
+            zone_capacity_blocks: 16,
             conventional_first: 1,
             conventional_last: 1,
             open_max,
