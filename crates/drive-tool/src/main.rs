@@ -192,6 +192,7 @@ fn info(path: &Path, as_json: bool) -> Result {
             Translation::Conventional => "conventional",
             Translation::StaticMapping(_) => "static_mapping",
             Translation::HostManaged(_) => "host_managed",
+            Translation::SBlocks(_) => "s_blocks",
         },
         "clean": snapshot.clean,
         "cache_entries": snapshot.cache_entries,

@@ -20,6 +20,9 @@ mod cleaning;
 mod conventional;
 mod host_managed;
 mod plan_static;
+mod s_block_cleaning;
+mod s_block_map;
+mod s_blocks;
 mod static_mapping;
 mod streams;
 mod written;
@@ -36,6 +39,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use conventional::Conventional;
 pub use host_managed::HostManaged;
+pub use s_blocks::SBlocks;
 pub use static_mapping::StaticMapping;
 use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId};
 
@@ -201,6 +205,14 @@ pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn Tr
                 _ => &[],
             };
             Box::new(HostManaged::new(zones, profile, saved))
+        }
+        profile::Translation::SBlocks(s_blocks) => {
+            let fresh = Default::default();
+            let saved = match saved {
+                SavedTranslation::SBlocks(saved) => saved,
+                _ => &fresh,
+            };
+            Box::new(SBlocks::new(s_blocks.clone(), profile, arm.layout(), saved))
         }
     }
 }
