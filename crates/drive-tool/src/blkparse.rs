@@ -190,7 +190,7 @@ Total (8,0):
                 r.request.lba.0,
                 r.request.sectors,
             ),
-            Event::Marker(..) => unreachable!(),
+            Event::Marker(..) | Event::Drive(_) => unreachable!(),
         };
         events.iter().map(of).collect()
     }

@@ -195,6 +195,7 @@ fn info(path: &Path, as_json: bool) -> Result {
             Translation::HostManaged(_) => "host_managed",
             Translation::HostAware(_) => "host_aware",
             Translation::Enforcing(_) => "enforcing",
+            Translation::SBlocks(_) => "s_blocks",
         },
         "clean": snapshot.clean,
         "cache_entries": snapshot.cache_entries,

@@ -127,6 +127,8 @@ pub enum Translation {
     HostAware(HostAware),
     /// Zones that the host does not see and the firmware enforces.
     Enforcing(Enforcing),
+    /// S-blocks that move, and an exception buffer for each section of the drive.
+    SBlocks(SBlocks),
 }
 
 /// A disk without zone commands whose firmware enforces that its zones are written in order.
@@ -207,6 +209,63 @@ pub struct StaticMapping {
     pub stream_memory_ns: u64,
     /// Runs that the drive remembers.
     pub stream_runs_max: u32,
+}
+
+/// Drive-managed SMR with dynamic mapping (Cassuto et al., MSST'10, and the parameters of Skylight's dm-sblock).
+///
+/// A section is described, not the number of them: a drive of a smaller capacity has fewer sections of the same size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SBlocks {
+    /// Blocks of an s-block: what is rewritten as a unit, anywhere in its section. Below 2^16.
+    pub s_block_blocks: u64,
+    /// S-blocks of a section that the host sees.
+    pub section_s_blocks: u32,
+    /// Slots of a section beyond these. At least `stream_runs_max + 2` are made.
+    pub section_spare_slots: u32,
+    /// Blocks of a section's exception buffer, headers included.
+    pub section_ring_blocks: u64,
+    /// Extents that a section's map can hold.
+    pub section_entries_max: u64,
+    /// Least time to append an entry.
+    pub entry_ns: u64,
+    /// Blocks of one entry, at most.
+    pub entry_blocks_max: u64,
+    /// Blocks that an entry needs beside its data.
+    pub entry_header_blocks: u64,
+    /// Entries appended in one go.
+    pub append_entries_max: u32,
+    /// Share of the arm's time that cleaning takes from writing, over how full the exception buffer is.
+    pub share: Share,
+    /// No host command for so long: cleaning needs no share.
+    pub idle_ns: u64,
+    /// Cleaning can be interrupted so often.
+    pub clean_slice_ns: u64,
+    /// Time to collect `2^i` scattered pieces when an s-block is cleaned; between two powers, a straight line.
+    pub merge_ns_by_log2: Vec<u64>,
+    /// A run of so much from an s-block's first block on goes to a fresh slot.
+    pub stream_min_blocks: u64,
+    /// A run that pauses for longer is forgotten.
+    pub stream_memory_ns: u64,
+    /// S-blocks that may be half written at a time.
+    pub stream_runs_max: u32,
+    /// The drive has the discard command.
+    pub discard: bool,
+    /// What was discarded reads as zeros.
+    pub discard_zeros: bool,
+}
+
+/// A curve of straight lines from (0, 0) through (`low_water`, `low`) and (`high_water`, `high`) to (1000, 1000), in
+/// thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// How full, at the first bend.
+    pub low_water: u64,
+    /// Share of cleaning there.
+    pub low: u64,
+    /// How full, at the second bend.
+    pub high_water: u64,
+    /// Share of cleaning there.
+    pub high: u64,
 }
 
 impl Profile {
@@ -344,6 +403,39 @@ pub mod sample {
             non_sequential_max: 3,
             close_ns: 15_000_000,
         });
+        profile
+    }
+
+    /// A drive of `capacity_bytes` with s-blocks of 1 MiB, sections of 16 of them, and 200 entries for each section.
+    pub fn s_blocks(capacity_bytes: u64) -> Profile {
+        let mut profile = conventional(capacity_bytes);
+        profile.mechanics.serpentine_tracks = 1000;
+        profile.translation = Translation::SBlocks(SBlocks {
+            s_block_blocks: 256,
+            section_s_blocks: 16,
+            section_spare_slots: 2,
+            section_ring_blocks: 2048,
+            section_entries_max: 200,
+            entry_ns: 300_000,
+            entry_blocks_max: 64,
+            entry_header_blocks: 1,
+            append_entries_max: 64,
+            share: Share {
+                low_water: 50,
+                low: 400,
+                high_water: 900,
+                high: 750,
+            },
+            idle_ns: 1_000_000_000,
+            clean_slice_ns: 100_000_000,
+            merge_ns_by_log2: (0..16u64).map(|i| 2_000_000 << i).collect(),
+            stream_min_blocks: 64,
+            stream_memory_ns: 10_000_000_000,
+            stream_runs_max: 4,
+            discard: true,
+            discard_zeros: true,
+        });
+        profile.buffer.hold_ns = 500_000_000;
         profile
     }
 

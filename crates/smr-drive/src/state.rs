@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What a drive remembers while it is switched off, apart from the contents.
 
-use crate::profile::{Profile, Translation};
+use crate::profile::{Profile, SBlocks, Translation};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -33,6 +33,8 @@ pub enum SavedTranslation {
     Zones(Vec<SavedZone>),
     /// [`HostAware`](crate::translation::HostAware).
     HostAware(SavedHostAware),
+    /// [`SBlocks`](crate::translation::SBlocks).
+    SBlocks(SavedSBlocks),
 }
 
 /// The zones of a host-aware disk that are not as new, and its media cache.
@@ -42,6 +44,54 @@ pub struct SavedHostAware {
     pub zones: Vec<SavedZone>,
     /// The media cache.
     pub cache: SavedStatic,
+}
+
+/// What an S-block drive keeps: whatever is not as new.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedSBlocks {
+    /// Blocks ever appended to each section's exception buffer.
+    pub log_heads: Vec<u64>,
+    /// Where s-blocks are.
+    pub slots: Vec<SavedSlots>,
+    /// S-blocks that are being written to another slot.
+    pub open: Vec<SavedOpen>,
+    /// What the exception buffers hold.
+    pub dirty: Vec<SavedDirty>,
+}
+
+/// S-blocks in a row that lie in slots in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedSlots {
+    /// The first s-block.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// The first one's slot in its section.
+    pub slot: u32,
+    /// Which 64ths of each of them hold data.
+    pub live: u64,
+}
+
+/// A half-written s-block.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedOpen {
+    /// Which.
+    pub s_block: u32,
+    /// Where it is written.
+    pub slot: u32,
+    /// Blocks of it that are there.
+    pub blocks: u64,
+}
+
+/// An s-block with exceptions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedDirty {
+    /// Which.
+    pub s_block: u32,
+    /// Where its section's log was when it became dirty.
+    pub since: u64,
+    /// Its exceptions by address.
+    pub entries: Vec<SavedEntry>,
 }
 
 /// A zone that was used.
@@ -94,6 +144,26 @@ pub struct SavedTail {
     pub classes: u8,
 }
 
+impl SavedSBlocks {
+    /// The first `blocks` blocks were written some time ago and lie in order.
+    pub fn written(profile: &SBlocks, blocks: u64) -> Self {
+        let s_blocks = blocks.div_ceil(profile.s_block_blocks) as u32;
+        let slots = (0..s_blocks)
+            .step_by(profile.section_s_blocks as usize)
+            .map(|first| SavedSlots {
+                first,
+                count: profile.section_s_blocks.min(s_blocks - first),
+                slot: 0,
+                live: u64::MAX,
+            })
+            .collect();
+        SavedSBlocks {
+            slots,
+            ..SavedSBlocks::default()
+        }
+    }
+}
+
 impl State {
     /// A new drive.
     pub fn new(profile: Profile, seed: u64) -> Self {
@@ -112,6 +182,10 @@ impl State {
                 written: alloc::vec![all],
                 ..SavedStatic::default()
             }),
+            Translation::SBlocks(s_blocks) => SavedTranslation::SBlocks(SavedSBlocks::written(
+                s_blocks,
+                profile.capacity_blocks(),
+            )),
             // Of a zoned disk the host knows what was written, and mkfs resets it.
             _ => SavedTranslation::Nothing,
         };

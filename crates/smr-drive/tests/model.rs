@@ -2,11 +2,14 @@
 //! Random requests against a model that is a list of versions for each block: reads return the newest data, what was
 //! flushed survives a power cut, nothing is torn within a block, and every invariant holds after every event.
 //!
+//! One test for every translation layer: to add one, add its small profile to `common` and a line to `layers!`. On zoned
+//! drives `World::writable` moves a write to its zone's write pointer, and `Forget` resets the zone instead of discarding.
+//!
 //! A failure prints the shortest list of actions that shows it; PROPTEST_CASES=1000 for a longer search.
 
 mod common;
 
-use common::{small_conventional, small_shingled, World};
+use common::{small_conventional, small_host_managed, small_s_blocks, small_shingled, World};
 use proptest::prelude::*;
 use smr_drive::profile::Profile;
 
@@ -32,10 +35,19 @@ enum Action {
         first: u64,
         blocks: u64,
     },
+    /// Discard, or zone reset.
+    Forget {
+        first: u64,
+        blocks: u64,
+    },
     Flush,
     Wait,
     Sleep {
         ms: u64,
+    },
+    /// A few events of the drive, so that power is also cut between any two.
+    Steps {
+        events: u64,
     },
     PowerCut,
     SaveAndOpen,
@@ -53,9 +65,11 @@ fn action() -> impl Strategy<Value = Action> {
         4 => (1..12u64, 1..32u64).prop_map(|(requests, blocks)| Action::Continue { requests, blocks }),
         1 => (place(), 1..256u64).prop_map(|(first, blocks)| Action::WriteZeroes { first, blocks }),
         3 => (place(), 1..64u64).prop_map(|(first, blocks)| Action::Read { first, blocks }),
+        1 => (place(), 1..600u64).prop_map(|(first, blocks)| Action::Forget { first, blocks }),
         2 => Just(Action::Flush),
         1 => Just(Action::Wait),
         3 => (0..3000u64).prop_map(|ms| Action::Sleep { ms }),
+        3 => (1..12u64).prop_map(|events| Action::Steps { events }),
         1 => Just(Action::PowerCut),
         1 => Just(Action::SaveAndOpen),
     ]
@@ -66,18 +80,33 @@ fn perform(profile: Profile, actions: &[Action]) -> World {
     let mut run_end = 2000;
     for action in actions {
         match *action {
-            Action::Write { first, blocks, fua } => world.write(first, blocks, fua),
+            Action::Write { first, blocks, fua } => {
+                if let Some((first, blocks)) = world.writable(first, blocks) {
+                    world.write(first, blocks, fua);
+                }
+            }
             Action::Continue { requests, blocks } => {
                 for _ in 0..requests {
-                    world.write(run_end, blocks, false);
+                    if let Some((first, blocks)) = world.writable(run_end, blocks) {
+                        world.write(first, blocks, false);
+                    }
                     run_end = (run_end + blocks) % (BLOCKS - 64);
                 }
             }
-            Action::WriteZeroes { first, blocks } => world.write_zeroes(first, blocks),
-            Action::Read { first, blocks } => world.read(first, blocks),
+            Action::WriteZeroes { first, blocks } => {
+                if let Some((first, blocks)) = world.writable(first, blocks) {
+                    world.write_zeroes(first, blocks);
+                }
+            }
+            Action::Read { first, blocks } => {
+                let blocks = world.readable(first, blocks);
+                world.read(first, blocks);
+            }
+            Action::Forget { first, blocks } => world.forget(first, blocks.min(BLOCKS - first)),
             Action::Flush => world.flush(),
             Action::Wait => world.wait_all(),
             Action::Sleep { ms } => world.sleep(ms * 1_000_000),
+            Action::Steps { events } => world.steps(events),
             Action::PowerCut => world.power_cut(),
             Action::SaveAndOpen => world.save_and_open(),
         }
@@ -88,6 +117,7 @@ fn perform(profile: Profile, actions: &[Action]) -> World {
     }
     world.wait_all();
     world.check_newest();
+    world.check_times();
     world
 }
 
@@ -104,28 +134,40 @@ fn config() -> ProptestConfig {
     }
 }
 
-proptest! {
-    #![proptest_config(config())]
+/// For each layer: it is a disk, it ends clean, and the same requests give the same trace.
+macro_rules! layers {
+    ($($layer:ident: $profile:expr,)*) => {
+        $(mod $layer {
+            use super::*;
 
-    #[test]
-    fn the_shingled_drive_is_a_disk(actions in prop::collection::vec(action(), 1..80)) {
-        let mut world = perform(small_shingled(), &actions);
-        world.wait_clean();
-        world.check_newest();
-        prop_assert_eq!(world.drive.snapshot().cache_entries, 0);
-    }
+            proptest! {
+                #![proptest_config(config())]
 
-    #[test]
-    fn the_conventional_drive_is_a_disk(actions in prop::collection::vec(action(), 1..80)) {
-        let mut world = perform(small_conventional(), &actions);
-        world.wait_clean();
-        world.check_newest();
-    }
+                #[test]
+                fn is_a_disk(actions in prop::collection::vec(action(), 1..80)) {
+                    let mut world = perform($profile, &actions);
+                    world.wait_clean();
+                    world.check_newest();
+                    prop_assert_eq!(world.drive.snapshot().cache_entries, 0);
+                    prop_assert_eq!(world.drive.snapshot().bands_dirty, 0);
+                }
 
-    #[test]
-    fn the_same_requests_give_the_same_trace(actions in prop::collection::vec(action(), 1..40)) {
-        let (once, twice) = (perform(small_shingled(), &actions), perform(small_shingled(), &actions));
-        prop_assert_eq!(once.now_ns, twice.now_ns);
-        prop_assert!(once.trace == twice.trace);
-    }
+                #[test]
+                fn gives_the_same_trace_for_the_same_requests(
+                    actions in prop::collection::vec(action(), 1..40)
+                ) {
+                    let (once, twice) = (perform($profile, &actions), perform($profile, &actions));
+                    prop_assert_eq!(once.now_ns, twice.now_ns);
+                    prop_assert!(once.trace == twice.trace);
+                }
+            }
+        })*
+    };
+}
+
+layers! {
+    conventional: small_conventional(),
+    static_mapping: small_shingled(),
+    s_blocks: small_s_blocks(),
+    host_managed: small_host_managed(),
 }

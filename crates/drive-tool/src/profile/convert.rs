@@ -3,8 +3,8 @@
 
 use super::reader::{ProfileError, ProfileText};
 use smr_drive::profile::{
-    Buffer, Enforcing, HostAware, Interface, Mechanics, Profile, RecordingZone, Seek,
-    StaticMapping, Translation, Zones,
+    Buffer, Enforcing, HostAware, Interface, Mechanics, Profile, RecordingZone, SBlocks, Seek,
+    Share, StaticMapping, Translation, Zones,
 };
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -38,6 +38,9 @@ pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
             line: 0,
             message: "translation.zone_capacity: expected at most translation.zone".into(),
         });
+    }
+    if text.kind == "s_blocks" {
+        check_s_blocks(text)?;
     }
     Ok(Profile {
         name: text.name.clone(),
@@ -96,7 +99,8 @@ fn mechanics(text: &ProfileText) -> Mechanics {
         .parameters
         .get("translation.cache")
         .map_or(0.0, |p| p.value * GIB + 64.0 * MIB);
-    let total_blocks = (text.get("host.capacity") + hidden) * 1.005 / BLOCK_BYTES;
+    let total_blocks =
+        (text.get("host.capacity") + hidden + spare_bytes(text)) * 1.005 / BLOCK_BYTES;
     let least_cylinders = (total_blocks / heads / tracks.iter().sum::<f64>()).ceil();
     // A zone holds whole runs: they are made a little shorter or longer than the profile says.
     let run_tracks = (run_bytes / track_bytes(zones / 2.0)).clamp(1.0, least_cylinders);
@@ -134,6 +138,7 @@ fn translation(text: &ProfileText) -> Translation {
         "host_managed" => Translation::HostManaged(zones(text)),
         "enforcing" => Translation::Enforcing(enforcing(text)),
         "host_aware" => Translation::HostAware(host_aware(text)),
+        "s_blocks" => Translation::SBlocks(s_blocks(text)),
         _ => Translation::Conventional,
     }
 }
@@ -222,5 +227,83 @@ fn persistent_cache(text: &ProfileText) -> StaticMapping {
         stream_min_blocks: u64::MAX,
         stream_memory_ns: 0,
         stream_runs_max: 0,
+    }
+}
+
+/// S-blocks of a section that the host sees, and slots beyond these.
+fn section(text: &ProfileText) -> (u32, u32) {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    let s_blocks = (text.get("host.capacity") / (of("s_block") * MIB)).ceil();
+    let seen = (s_blocks / of("sections")).ceil();
+    // The model needs a slot for each open s-block, one for the cleaner, and one to be opened.
+    let least = of("stream_runs") + 2.0;
+    let spare = (seen * of("spare") / 100.0).ceil().max(least);
+    (seen as u32, spare as u32)
+}
+
+/// Of S-block drives: all slots that the host does not see.
+fn spare_bytes(text: &ProfileText) -> f64 {
+    if text.kind != "s_blocks" {
+        return 0.0;
+    }
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    let (seen, spare) = section(text);
+    let slots = of("sections") * f64::from(seen + spare);
+    slots * of("s_block") * MIB - text.get("host.capacity")
+}
+
+/// What one rule for each key cannot say.
+fn check_s_blocks(text: &ProfileText) -> Result<(), ProfileError> {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    let ring = of("cache") * GIB / of("sections");
+    let ends = 2.0 * of("s_block") * MIB + 8.0 * of("entry_max") * KIB;
+    let wrong = if of("low_water") >= of("high_water") {
+        "translation.low_water: expected less than translation.high_water"
+    } else if of("low_share") > of("high_share") {
+        "translation.low_share: expected at most translation.high_share"
+    } else if ring < ends {
+        "translation.cache: expected room for two s-blocks and eight entries in each section"
+    } else if of("stream_min") > of("s_block") {
+        "translation.stream_min: expected at most translation.s_block"
+    } else {
+        return Ok(());
+    };
+    Err(ProfileError {
+        file: text.file.clone(),
+        line: 0,
+        message: wrong.into(),
+    })
+}
+
+fn s_blocks(text: &ProfileText) -> SBlocks {
+    let of = |key: &str| text.get(&format!("translation.{key}"));
+    let thousandths = |key: &str| (of(key) * 10.0).round() as u64;
+    let (seen, spare) = section(text);
+    SBlocks {
+        s_block_blocks: blocks(of("s_block") * MIB),
+        section_s_blocks: seen,
+        section_spare_slots: spare,
+        section_ring_blocks: blocks(of("cache") * GIB / of("sections")),
+        section_entries_max: (of("cache_entries") / of("sections")).ceil() as u64,
+        entry_ns: ns(of("entry_time")),
+        entry_blocks_max: blocks(of("entry_max") * KIB),
+        entry_header_blocks: blocks(of("entry_header") * KIB),
+        append_entries_max: of("append_max") as u32,
+        share: Share {
+            low_water: thousandths("low_water"),
+            low: thousandths("low_share"),
+            high_water: thousandths("high_water"),
+            high: thousandths("high_share"),
+        },
+        idle_ns: ns(of("idle") * 1000.0),
+        clean_slice_ns: ns(of("clean_slice")),
+        merge_ns_by_log2: (0..16)
+            .map(|i| ns(of("merge_base") * f64::from(1 << i).powf(of("merge_exponent"))))
+            .collect(),
+        stream_min_blocks: blocks(of("stream_min") * MIB),
+        stream_memory_ns: ns(of("stream_memory") * 1000.0),
+        stream_runs_max: of("stream_runs") as u32,
+        discard: of("discard") != 0.0,
+        discard_zeros: of("discard_zeros") != 0.0,
     }
 }

@@ -93,16 +93,43 @@ const ENFORCING: &[Rule] = &[
     ("translation.write_overhead", "%", 0.0, 100.0),
 ];
 
+const S_BLOCKS: &[Rule] = &[
+    // Smaller ones would make the map of a large drive larger than 100 MiB.
+    ("translation.s_block", "MiB", 4.0, 128.0),
+    ("translation.sections", "1", 1.0, 10000.0),
+    ("translation.spare", "%", 0.0, 50.0),
+    ("translation.cache", "GiB", 0.0001, 10000.0),
+    ("translation.cache_entries", "1", 1.0, 1e8),
+    ("translation.entry_time", "ms", 0.0, 100.0),
+    ("translation.entry_max", "KiB", 4.0, 4096.0),
+    ("translation.entry_header", "KiB", 0.0, 1024.0),
+    ("translation.append_max", "1", 1.0, 10000.0),
+    ("translation.low_water", "%", 0.1, 99.0),
+    ("translation.low_share", "%", 0.0, 100.0),
+    ("translation.high_water", "%", 0.1, 99.9),
+    ("translation.high_share", "%", 0.0, 100.0),
+    ("translation.idle", "s", 0.0, 3600.0),
+    ("translation.clean_slice", "ms", 1.0, 60000.0),
+    ("translation.merge_base", "ms", 0.0, 1000.0),
+    ("translation.merge_exponent", "1", 0.1, 3.0),
+    ("translation.stream_min", "MiB", 0.01, 65536.0),
+    ("translation.stream_memory", "s", 0.0, 3600.0),
+    ("translation.stream_runs", "1", 1.0, 1000.0),
+    ("translation.discard", "boolean", 0.0, 1.0),
+    ("translation.discard_zeros", "boolean", 0.0, 1.0),
+];
+
 /// Keys that need not be there.
 const OPTIONAL: [&str; 2] = ["buffer.write_cache", "translation.zone_capacity"];
 
 /// Kinds of translation, by name, with the keys each of them has.
-const KINDS: [(&str, &[&[Rule]]); 5] = [
+const KINDS: [(&str, &[&[Rule]]); 6] = [
     ("conventional", &[]),
     ("static_mapping", &[STATIC_MAPPING, PERSISTENT_CACHE]),
     ("host_managed", &[HOST_MANAGED]),
     ("host_aware", &[HOST_AWARE, PERSISTENT_CACHE]),
     ("enforcing", &[ENFORCING]),
+    ("s_blocks", &[S_BLOCKS]),
 ];
 /// Least and most of a key's values.
 pub fn range_of(key: &str) -> Option<(f64, f64)> {

@@ -84,7 +84,7 @@ impl Job {
 }
 
 /// Time to collect `pieces` scattered pieces, from a table for powers of two.
-fn merge_ns(by_log2: &[u64], pieces: u64) -> u64 {
+pub(super) fn merge_ns(by_log2: &[u64], pieces: u64) -> u64 {
     if pieces == 0 {
         return 0;
     }

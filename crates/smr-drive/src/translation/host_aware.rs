@@ -27,18 +27,19 @@ use super::static_mapping::StaticMapping;
 use super::written::Written;
 use super::zone_table::ZoneTable;
 use super::{Destage, Need, TranslationLayer};
+use crate::activity::Activity;
 use crate::counters::{Counters, Snapshot};
 use crate::mechanics::arm::Arm;
 use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
 use crate::request::{Op, Request};
 use crate::state::{SavedHostAware, SavedTranslation, SavedZone};
-use crate::trace::Where;
+use crate::trace::{Event, Where};
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use zoned::{
-    BandId, Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneType, BLOCK_BYTES,
+    BandId, Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneState, ZoneType, BLOCK_BYTES,
     BLOCK_SECTORS, SECTOR_BYTES,
 };
 
@@ -112,7 +113,11 @@ impl HostAware {
             let place = newest.entry(self.cache.bands.band(start)).or_default();
             *place = entry.place.max(*place);
         }
-        let by_place: BTreeMap<u64, BandId> = newest.into_iter().map(|(b, p)| (p, b)).collect();
+        // One by one: to collect would sort, and that takes 4 KiB of a small stack.
+        let mut by_place = BTreeMap::new();
+        for (band, place) in newest {
+            by_place.insert(place, band);
+        }
         self.recent = by_place.into_values().collect();
     }
 
@@ -272,6 +277,18 @@ impl TranslationLayer for HostAware {
         }
         self.plan_in_place(buffer, arm, need)
             .or_else(|| self.cache.plan_append(buffer, need, &self.in_place))
+    }
+
+    fn take_events(&mut self) -> Vec<Event> {
+        self.cache.take_events()
+    }
+
+    fn activity(&self, destage: &Destage) -> Activity {
+        self.cache.activity(destage)
+    }
+
+    fn fail_zone(&mut self, zone: ZoneId, state: ZoneState) -> bool {
+        self.table.fail(zone, state)
     }
 
     /// Zones that were closed to make room cost the time to note where they end.

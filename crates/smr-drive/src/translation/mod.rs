@@ -22,6 +22,9 @@ mod enforcing;
 mod host_aware;
 mod host_managed;
 mod plan_static;
+mod s_block_cleaning;
+mod s_block_map;
+mod s_blocks;
 mod static_mapping;
 mod streams;
 mod written;
@@ -41,6 +44,7 @@ pub use conventional::Conventional;
 pub use enforcing::Enforcing;
 pub use host_aware::HostAware;
 pub use host_managed::HostManaged;
+pub use s_blocks::SBlocks;
 pub use static_mapping::StaticMapping;
 use zoned::{BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneState};
 
@@ -263,6 +267,14 @@ pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn Tr
                 _ => &fresh,
             };
             Box::new(HostAware::new(zones, profile, arm.layout(), saved))
+        }
+        profile::Translation::SBlocks(s_blocks) => {
+            let fresh = Default::default();
+            let saved = match saved {
+                SavedTranslation::SBlocks(saved) => saved,
+                _ => &fresh,
+            };
+            Box::new(SBlocks::new(s_blocks.clone(), profile, arm.layout(), saved))
         }
     }
 }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
 
 /// A piece as long as this that grew lately is probably the beginning of a run: 1 MiB.
-const GROWING_BLOCKS: u64 = 256;
+pub(super) const GROWING_BLOCKS: u64 = 256;
 
 impl StaticMapping {
     /// See the module's head.
@@ -147,7 +147,7 @@ impl StaticMapping {
 }
 
 /// Whether anything is due among the contiguous dirty blocks from `start` on.
-fn any_due(buffer: &VolatileBuffer, need: Need, start: Block) -> bool {
+pub(super) fn any_due(buffer: &VolatileBuffer, need: Need, start: Block) -> bool {
     let mut at = start;
     while let Some((range, piece)) = buffer.piece_at(at) {
         if need.is_due(piece) {

@@ -13,7 +13,7 @@ use smr_drive::request::{Op, Outcome, Refusal, Request, FLAG_FUA};
 use smr_drive::state::State;
 use smr_drive::Drive;
 use std::collections::BTreeMap;
-use zoned::Lba;
+use zoned::{Lba, Zone, ZoneId, ZoneState, ZoneType};
 
 pub const BLOCK: usize = 4096;
 
@@ -92,6 +92,34 @@ pub fn small_shingled() -> Profile {
 
 pub fn small_conventional() -> Profile {
     let mut profile = smr_drive::profile::sample::conventional(64 << 20);
+    profile.buffer.dirty_blocks_max = 256;
+    profile.buffer.dirty_extents_max = 16;
+    profile
+}
+
+/// A small drive with s-blocks of 256 KiB, sections of 8 MiB, and 24 entries for each.
+pub fn small_s_blocks() -> Profile {
+    let mut profile = smr_drive::profile::sample::s_blocks(64 << 20);
+    profile.buffer.dirty_blocks_max = 256;
+    profile.buffer.dirty_extents_max = 16;
+    profile.buffer.destage_blocks_max = 24;
+    if let Translation::SBlocks(s_blocks) = &mut profile.translation {
+        s_blocks.s_block_blocks = 64;
+        s_blocks.section_s_blocks = 31;
+        s_blocks.section_ring_blocks = 320;
+        s_blocks.section_entries_max = 24;
+        s_blocks.entry_blocks_max = 16;
+        s_blocks.append_entries_max = 8;
+        s_blocks.stream_min_blocks = 32;
+        s_blocks.stream_runs_max = 2;
+        s_blocks.stream_memory_ns = 3_000_000_000;
+    }
+    profile
+}
+
+/// A small host-managed drive with zones of 1 MiB.
+pub fn small_host_managed() -> Profile {
+    let mut profile = smr_drive::profile::sample::host_managed(64 << 20, 256);
     profile.buffer.dirty_blocks_max = 256;
     profile.buffer.dirty_extents_max = 16;
     profile
@@ -194,6 +222,16 @@ impl World {
         self.collect();
     }
 
+    /// Lets the next few things happen, however long that takes.
+    pub fn steps(&mut self, events: u64) {
+        for _ in 0..events {
+            if self.drive.next_event().is_none() {
+                return;
+            }
+            self.step();
+        }
+    }
+
     pub fn wait_all(&mut self) {
         while !self.outstanding.is_empty() {
             self.step();
@@ -265,6 +303,57 @@ impl World {
             indices: indices.clone(),
             fua,
         });
+    }
+
+    /// The zone that holds a block, on a zoned drive.
+    fn zone_of(&self, block: u64) -> Option<Zone> {
+        let zones = (0..self.drive.zones()).filter_map(|i| self.drive.zone(ZoneId(i)));
+        let lba = block * 8;
+        zones
+            .into_iter()
+            .find(|z| z.start.0 <= lba && lba < z.start.0 + z.size_sectors)
+    }
+
+    /// Where a write that wants to begin at `first` may begin, and how long it may be: on zoned drives at a write
+    /// pointer. `None` if its zone is full.
+    pub fn writable(&self, first: u64, blocks: u64) -> Option<(u64, u64)> {
+        let Some(zone) = self.zone_of(first) else {
+            return Some((first, blocks));
+        };
+        let end = (zone.start.0 + zone.size_sectors) / 8;
+        let first = match zone.zone_type {
+            ZoneType::SeqRequired if zone.state == ZoneState::Full => return None,
+            ZoneType::SeqRequired => zone.write_pointer.0 / 8,
+            _ => first,
+        };
+        Some((first, blocks.min(end - first)))
+    }
+
+    /// The part of a read that lies in one zone.
+    pub fn readable(&self, first: u64, blocks: u64) -> u64 {
+        self.zone_of(first).map_or(blocks, |zone| {
+            blocks.min((zone.start.0 + zone.size_sectors) / 8 - first)
+        })
+    }
+
+    /// Tells the drive that a range is no longer needed; on zoned drives, resets the zone of its first block. Either way
+    /// it holds zeros afterwards, and that is durable. Nothing else may be on its way to the same place.
+    pub fn forget(&mut self, first: u64, blocks: u64) {
+        self.wait_all();
+        let (op, first, blocks) = match self.zone_of(first) {
+            Some(zone) if zone.zone_type == ZoneType::Conventional => return,
+            Some(zone) => (Op::ZoneReset, zone.start.0 / 8, zone.size_sectors / 8),
+            None if !self.drive.has_discard() => return,
+            None => (Op::Discard, first, blocks),
+        };
+        let (indices, _) = self.new_versions(first, blocks, true);
+        let sectors = if op == Op::Discard { blocks } else { 0 };
+        self.submit(op, 0, first, sectors, |_| Outstanding::Write {
+            first,
+            indices: indices.clone(),
+            fua: true,
+        });
+        self.wait_all();
     }
 
     pub fn write_zeroes(&mut self, first: u64, blocks: u64) {
@@ -372,6 +461,26 @@ impl World {
         self.outstanding.clear();
     }
 
+    /// The trace tells of time that never runs backwards. A drive switched on again begins a new one.
+    pub fn check_times(&self) {
+        let number = |record: &[u8], at: usize| {
+            u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let (mut at, mut last_ns) = (0, 0);
+        while at + smr_drive::trace::RECORD_BYTES <= self.trace.len() {
+            if self.trace[at..].starts_with(smr_drive::trace::MAGIC) {
+                at += 8;
+                continue;
+            }
+            let record = &self.trace[at..at + smr_drive::trace::RECORD_BYTES];
+            let (arrival_ns, completion_ns) = (number(record, 0), number(record, 8));
+            assert!(arrival_ns <= completion_ns && last_ns <= completion_ns);
+            assert!(completion_ns <= self.now_ns);
+            last_ns = completion_ns;
+            at += smr_drive::trace::RECORD_BYTES;
+        }
+    }
+
     pub fn power_cut(&mut self) {
         self.drive.power_cut(self.now_ns);
         self.drive.check_invariants();
@@ -391,6 +500,7 @@ impl World {
         self.drive = Drive::new(opened, 3);
         self.drive.check_invariants();
         self.settle();
+        self.take_trace();
     }
 
     /// Waits until the drive has nothing left to do.
