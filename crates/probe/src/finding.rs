@@ -46,7 +46,14 @@ pub struct Finding {
 
 impl Finding {
     /// A number that is believed to be in `interval`.
-    pub fn number(key: &str, what: &str, value: f64, unit: &str, interval: (f64, f64), how: String) -> Self {
+    pub fn number(
+        key: &str,
+        what: &str,
+        value: f64,
+        unit: &str,
+        interval: (f64, f64),
+        how: String,
+    ) -> Self {
         let spread = (interval.1 - interval.0) / value.abs().max(1e-12);
         Finding {
             key: key.into(),

@@ -8,6 +8,11 @@ fn main() {
     let mut s = Session::new(&mut d, 1, |t| eprintln!("... {t}"));
     let plan = Plan::new(&only, true).unwrap();
     let r = plan.run(&mut s);
-    for f in &s.findings.0 { println!("{} = {:?} {} {:?} {:?}\n      {}", f.key, f.value, f.unit, f.interval, f.confidence, f.how); }
+    for f in &s.findings.0 {
+        println!(
+            "{} = {:?} {} {:?} {:?}\n      {}",
+            f.key, f.value, f.unit, f.interval, f.confidence, f.how
+        );
+    }
     println!("{r:?} {:.0} s virtual", s.now_s());
 }

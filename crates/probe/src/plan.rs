@@ -28,20 +28,37 @@ impl Plan {
         for name in &wanted {
             if find(name).is_none() {
                 let known: Vec<&str> = TESTS.iter().map(|t| t.name).collect();
-                return Err(format!("there is no test called '{name}': expected one of {}", known.join(", ")));
+                return Err(format!(
+                    "there is no test called '{name}': expected one of {}",
+                    known.join(", ")
+                ));
             }
         }
         let needed = |test: &Test| {
             let by = |name: &&str| find(name).is_some_and(|t| t.needs.contains(&test.name));
             wanted.contains(&test.name) || wanted.iter().any(|name| by(name))
         };
-        let (in_plan, left_out): (Vec<&Test>, Vec<&Test>) =
-            TESTS.iter().filter(|t| needed(t)).partition(|t| may_write || !t.writes);
+        let (in_plan, left_out): (Vec<&Test>, Vec<&Test>) = TESTS
+            .iter()
+            .filter(|t| needed(t))
+            .partition(|t| may_write || !t.writes);
         if in_plan.is_empty() {
-            return Err(format!("{} writes to the disk: name it again with --destructive", wanted.join(", ")));
+            return Err(format!(
+                "{} writes to the disk: name it again with --destructive",
+                wanted.join(", ")
+            ));
         }
-        let names = |tests: Vec<&Test>| TESTS.iter().map(|t| t.name).filter(|n| tests.iter().any(|t| t.name == *n)).collect();
-        Ok(Plan { names: names(in_plan), left_out: names(left_out) })
+        let names = |tests: Vec<&Test>| {
+            TESTS
+                .iter()
+                .map(|t| t.name)
+                .filter(|n| tests.iter().any(|t| t.name == *n))
+                .collect()
+        };
+        Ok(Plan {
+            names: names(in_plan),
+            left_out: names(left_out),
+        })
     }
 
     /// Names of the tests.
@@ -57,7 +74,12 @@ impl Plan {
     pub fn duration(&self, facts: &Facts) -> String {
         let sum = |of: fn(&Test) -> f64| self.tests().map(of).sum::<f64>() / 60.0;
         let usual = sum(|t| t.usual_s).ceil();
-        let conventional = self.tests().filter(|t| !t.shingled_only).map(|t| t.usual_s).sum::<f64>() / 60.0;
+        let conventional = self
+            .tests()
+            .filter(|t| !t.shingled_only)
+            .map(|t| t.usual_s)
+            .sum::<f64>()
+            / 60.0;
         let most = sum(|t| t.limit_s).ceil() / 60.0;
         let size = facts.capacity_bytes as f64 / 1e12;
         if self.tests().any(|t| t.shingled_only) {
@@ -90,7 +112,10 @@ impl Plan {
                 Ok(()) => {}
                 Err(Stop::OutOfTime) => {
                     let why = format!("not done after {:.0} minutes", test.limit_s / 60.0);
-                    session.findings.0.push(Finding::open(test.name, test.summary, why));
+                    session
+                        .findings
+                        .0
+                        .push(Finding::open(test.name, test.summary, why));
                 }
                 Err(other) => return Err(other),
             }
@@ -103,14 +128,20 @@ impl Plan {
 
 /// What kind of drive all of it speaks for.
 fn conclude(findings: &mut Findings) {
-    let bands = ["band.outer", "band.middle", "band.inner"].iter().filter(|k| findings.number(k).is_some()).count();
+    let bands = ["band.outer", "band.middle", "band.inner"]
+        .iter()
+        .filter(|k| findings.number(k).is_some())
+        .count();
     let cleans = findings.word("cleaning.idle") == Some("yes");
     let Some(kind) = findings.get("kind.writes") else {
         return;
     };
     let confidence = kind.confidence.unwrap_or(Confidence::Low);
     let (key, what) = ("kind", "kind of drive");
-    let evidence = format!("small writes go {}", findings.word("kind.writes").unwrap_or("somewhere"));
+    let evidence = format!(
+        "small writes go {}",
+        findings.word("kind.writes").unwrap_or("somewhere")
+    );
     let finding = match findings.word("kind.writes") {
         Some("in place") => Finding::word(key, what, "conventional", confidence, evidence),
         Some(_) if bands > 0 => {
@@ -145,7 +176,10 @@ mod tests {
     #[test]
     fn a_test_brings_those_it_needs() {
         let plan = Plan::new(&["mapping".into()], true).unwrap();
-        assert_eq!(plan.names(), ["mechanics", "kind", "cleaning", "bands", "mapping"]);
+        assert_eq!(
+            plan.names(),
+            ["mechanics", "kind", "cleaning", "bands", "mapping"]
+        );
     }
 
     #[test]
@@ -158,11 +192,19 @@ mod tests {
     fn every_test_needs_only_tests_before_it() {
         for (i, test) in TESTS.iter().enumerate() {
             for need in test.needs {
-                assert!(TESTS[..i].iter().any(|t| t.name == *need), "{} needs {need}", test.name);
+                assert!(
+                    TESTS[..i].iter().any(|t| t.name == *need),
+                    "{} needs {need}",
+                    test.name
+                );
             }
             // `Plan::new` follows one step: the list names all of them.
             for need in test.needs.iter().filter_map(|n| find(n)) {
-                assert!(need.needs.iter().all(|n| test.needs.contains(n)), "{}", test.name);
+                assert!(
+                    need.needs.iter().all(|n| test.needs.contains(n)),
+                    "{}",
+                    test.name
+                );
             }
         }
     }

@@ -80,11 +80,19 @@ impl SeekLaw {
                 .map(|(x, _)| [1.0, x.min(knee).sqrt(), (x - knee).max(0.0)])
                 .collect();
             let [a, b, d] = least_squares(&rows, &wanted)?;
-            let law = SeekLaw { a, b, c: a + b * knee.sqrt() - d * knee, d, knee };
+            let law = SeekLaw {
+                a,
+                b,
+                c: a + b * knee.sqrt() - d * knee,
+                d,
+                knee,
+            };
             let error: f64 = points.iter().map(|(x, ms)| (law.ms(*x) - ms).powi(2)).sum();
             (a > 0.0 && b >= 0.0 && d >= 0.0 && law.c >= 0.0).then_some((error, law))
         });
-        candidates.min_by(|p, q| p.0.total_cmp(&q.0)).map(|(_, law)| law)
+        candidates
+            .min_by(|p, q| p.0.total_cmp(&q.0))
+            .map(|(_, law)| law)
     }
 }
 
@@ -169,7 +177,10 @@ impl<'d> Session<'d> {
     pub fn new(disk: &'d mut dyn Disk, seed: u64, tell: impl FnMut(&str) + 'd) -> Self {
         Session {
             disk,
-            rng: Pcg64::new(u128::from(seed) << 64 | 0x5368_696e_676c_6521, 0x70_726f_6265),
+            rng: Pcg64::new(
+                u128::from(seed) << 64 | 0x5368_696e_676c_6521,
+                0x70_726f_6265,
+            ),
             deadline_ns: u64::MAX,
             known: Known::default(),
             findings: Findings::default(),
@@ -225,7 +236,10 @@ impl<'d> Session<'d> {
         offset as f64 / self.capacity() as f64
     }
 
-    fn timed(&mut self, request: impl FnOnce(&mut dyn Disk) -> Result<(), Stop>) -> Result<f64, Stop> {
+    fn timed(
+        &mut self,
+        request: impl FnOnce(&mut dyn Disk) -> Result<(), Stop>,
+    ) -> Result<f64, Stop> {
         let start_ns = self.disk.now_ns();
         if start_ns > self.deadline_ns {
             return Err(Stop::OutOfTime);
@@ -295,7 +309,10 @@ impl<'d> Session<'d> {
 
     /// Leaves the head where nothing of interest is read ahead, and idles. Milliseconds.
     pub fn pause(&mut self, near: u64, ms: f64) -> Result<(), Stop> {
-        self.read(near.saturating_sub(64 * MIB) / BLOCK_BYTES * BLOCK_BYTES, BLOCK_BYTES)?;
+        self.read(
+            near.saturating_sub(64 * MIB) / BLOCK_BYTES * BLOCK_BYTES,
+            BLOCK_BYTES,
+        )?;
         self.idle(ms)
     }
 
@@ -308,7 +325,8 @@ impl<'d> Session<'d> {
             let mut disturbed = false;
             // The first brings the head here.
             for i in 0..2 {
-                let at = from + self.below(32) * MIB;
+                // Somewhere new each time, so that nothing comes from DRAM.
+                let at = from + self.below((1 << 30) / BLOCK_BYTES) * BLOCK_BYTES;
                 let ms = self.read(at, BLOCK_BYTES)?;
                 disturbed |= i > 0 && ms > self.known.mechanics.undisturbed_ms();
                 if i == 0 {
@@ -317,7 +335,11 @@ impl<'d> Session<'d> {
             }
             quiet = if disturbed { 0 } else { quiet + 1 };
             // Each look costs a drive its idle delay: longer and longer pauses, so that it gets on.
-            pause_ms = if disturbed { (pause_ms * 1.5).min(120_000.0) } else { pause_ms.max(6_000.0) };
+            pause_ms = if disturbed {
+                (pause_ms * 1.5).min(120_000.0)
+            } else {
+                pause_ms.max(6_000.0)
+            };
             if self.now_s() - start_s > limit_s {
                 return Ok(None);
             }
@@ -332,20 +354,35 @@ mod tests {
 
     #[test]
     fn a_seek_law_is_found_again() {
-        let law = SeekLaw { a: 1.2, b: 13.48, c: 4.29, d: 14.71, knee: 0.21 };
+        let law = SeekLaw {
+            a: 1.2,
+            b: 13.48,
+            c: 4.29,
+            d: 14.71,
+            knee: 0.21,
+        };
         let points: Vec<(f64, f64)> = [0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0]
             .iter()
             .map(|x| (*x, law.ms(*x)))
             .collect();
         let found = SeekLaw::fit(&points).unwrap();
-        assert!((found.mean_ms() / law.mean_ms() - 1.0).abs() < 0.01, "{found:?}");
-        assert!((found.ms(1.0) / law.ms(1.0) - 1.0).abs() < 0.01, "{found:?}");
+        assert!(
+            (found.mean_ms() / law.mean_ms() - 1.0).abs() < 0.01,
+            "{found:?}"
+        );
+        assert!(
+            (found.ms(1.0) / law.ms(1.0) - 1.0).abs() < 0.01,
+            "{found:?}"
+        );
     }
 
     #[test]
     fn the_stroke_of_a_place_has_an_inverse_and_runs_ahead_at_the_outer_diameter() {
         let rates = vec![(0.0, 190.0), (1.0, 85.0)];
-        let mechanics = Mechanics { rates, ..Mechanics::default() };
+        let mechanics = Mechanics {
+            rates,
+            ..Mechanics::default()
+        };
         assert!(mechanics.stroke(0.5) < 0.5);
         for place in [0.1, 0.4, 0.9] {
             assert!((mechanics.place(mechanics.stroke(place)) - place).abs() < 1e-3);

@@ -64,7 +64,9 @@ impl SimulatedDisk {
             let end = (at + piece).min(offset + bytes);
             self.host.now_ns += HOST_NS;
             let range = BlockRange::new(Block(at / BLOCK_BYTES), Block(end / BLOCK_BYTES));
-            self.host.request(op, range, 0).map_err(|why| refused(op, at, why))?;
+            self.host
+                .request(op, range, 0)
+                .map_err(|why| refused(op, at, why))?;
             at = end;
             if at >= offset + bytes {
                 return Ok(());
@@ -74,7 +76,9 @@ impl SimulatedDisk {
 }
 
 fn refused(op: Op, offset: u64, why: Refusal) -> Stop {
-    Stop::Failed(format!("the drive refuses a {op:?} at byte {offset}: {why:?}"))
+    Stop::Failed(format!(
+        "the drive refuses a {op:?} at byte {offset}: {why:?}"
+    ))
 }
 
 impl Disk for SimulatedDisk {

@@ -138,7 +138,11 @@ pub fn comb(edges: &[f64], tolerance: f64) -> Option<Comb> {
         match fitting_tooth(&edges, pitch, tolerance, allowed) {
             Some(first) => {
                 let range = best.map_or((pitch, pitch), |b| (pitch, b.pitch_range.1));
-                best = Some(Comb { pitch, pitch_range: range, first });
+                best = Some(Comb {
+                    pitch,
+                    pitch_range: range,
+                    first,
+                });
             }
             None if best.is_some() => break,
             None => {}
@@ -152,11 +156,20 @@ pub fn comb(edges: &[f64], tolerance: f64) -> Option<Comb> {
 /// A tooth of the comb of this pitch that all edges but `allowed` are near to.
 fn fitting_tooth(edges: &[f64], pitch: f64, tolerance: f64, allowed: usize) -> Option<f64> {
     // All edges moved into one pitch: they must lie in an arc of twice the tolerance.
-    let mut moved: Vec<f64> = edges.iter().map(|e| (e - edges[0]).rem_euclid(pitch)).collect();
+    let mut moved: Vec<f64> = edges
+        .iter()
+        .map(|e| (e - edges[0]).rem_euclid(pitch))
+        .collect();
     moved.sort_by(f64::total_cmp);
     let n = moved.len();
     let needed = n - allowed;
-    let around = |i: usize| if i < n { moved[i] } else { moved[i - n] + pitch };
+    let around = |i: usize| {
+        if i < n {
+            moved[i]
+        } else {
+            moved[i - n] + pitch
+        }
+    };
     (0..n)
         .map(|i| (around(i), around(i + needed - 1)))
         .find(|(from, to)| to - from <= 2.0 * tolerance)
@@ -174,7 +187,11 @@ fn refine(edges: &[f64], comb: Comb, tolerance: f64) -> Option<Comb> {
         .map(|(k, e)| ([1.0, k], e - first))
         .unzip();
     let [offset, pitch] = least_squares(&rows, &wanted)?;
-    Some(Comb { pitch, first: first + offset, ..comb })
+    Some(Comb {
+        pitch,
+        first: first + offset,
+        ..comb
+    })
 }
 
 #[cfg(test)]
@@ -207,12 +224,18 @@ mod tests {
     #[test]
     fn a_comb_is_found_through_gaps_blur_and_one_stray_edge() {
         let teeth = [0.0, 1.0, 2.0, 4.0, 5.0, 7.0, 8.0, 9.0, 11.0, 12.0];
-        let mut edges: Vec<f64> =
-            teeth.iter().enumerate().map(|(i, k)| 13.0 + 30.3 * k + [0.2, -0.2, 0.1][i % 3]).collect();
+        let mut edges: Vec<f64> = teeth
+            .iter()
+            .enumerate()
+            .map(|(i, k)| 13.0 + 30.3 * k + [0.2, -0.2, 0.1][i % 3])
+            .collect();
         edges.push(13.0 + 30.3 * 6.4);
         let found = comb(&edges, 0.25).unwrap();
         assert!((found.pitch - 30.3).abs() < 0.1, "{found:?}");
-        assert!(found.pitch_range.0 <= 30.3 && 30.3 <= found.pitch_range.1 + 0.02, "{found:?}");
+        assert!(
+            found.pitch_range.0 <= 30.3 && 30.3 <= found.pitch_range.1 + 0.02,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -224,7 +247,10 @@ mod tests {
     #[test]
     fn ranks_agree_disagree_or_neither() {
         assert_eq!(rank_correlation(&[(1.0, 1.0), (2.0, 5.0), (3.0, 7.0)]), 1.0);
-        assert_eq!(rank_correlation(&[(1.0, 9.0), (2.0, 5.0), (3.0, 1.0)]), -1.0);
+        assert_eq!(
+            rank_correlation(&[(1.0, 9.0), (2.0, 5.0), (3.0, 1.0)]),
+            -1.0
+        );
         assert_eq!(rank_correlation(&[(1.0, 2.0), (2.0, 2.0)]), 0.0);
     }
 }

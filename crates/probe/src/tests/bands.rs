@@ -24,6 +24,8 @@ const ORDERED: usize = 10;
 
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     for (i, (place, key, what)) in PLACES.into_iter().enumerate() {
+        s.tell("waiting until the disk has nothing left to clean");
+        s.wait_quiet(6000.0)?;
         s.tell(what);
         let key = format!("band.{key}");
         match measure(s, place)? {
@@ -122,7 +124,11 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
         match edges(s, &mut region)? {
             Ok((edges, runs)) => {
                 let tolerance = MARKER_BYTES as f64 * 0.75;
-                let narrowest = runs.iter().map(|(first, end)| end - first).min().unwrap_or(0);
+                let narrowest = runs
+                    .iter()
+                    .map(|(first, end)| end - first)
+                    .min()
+                    .unwrap_or(0);
                 let found = comb(&edges, tolerance).filter(|c| c.pitch > 4.0 * MARKER_BYTES as f64);
                 if let Some(found) = found.filter(|_| narrowest > 2 * coarse) {
                     let how = format!(
@@ -132,7 +138,10 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
                     );
                     return Ok(Ok((found.pitch, found.pitch_range, found.first, how)));
                 }
-                why = format!("{} edges of what was cleaned together do not lie at regular distances", edges.len());
+                why = format!(
+                    "{} edges of what was cleaned together do not lie at regular distances",
+                    edges.len()
+                );
             }
             Err(nothing) => return Ok(Err(nothing)),
         }
@@ -167,7 +176,12 @@ fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Result<Edges, Strin
         waited_ms = 0.0;
         for (first, end) in &fresh {
             let edge = |m: usize| region.offset(m) as f64 - MARKER_BYTES as f64 / 2.0;
-            edges.extend([*first, *end].iter().filter(|m| (1..n).contains(*m)).map(|m| edge(*m)));
+            edges.extend(
+                [*first, *end]
+                    .iter()
+                    .filter(|m| (1..n).contains(*m))
+                    .map(|m| edge(*m)),
+            );
         }
         runs.extend(fresh.iter().filter(|(first, end)| *first > 0 && *end < n));
         edges.sort_by(f64::total_cmp);
@@ -179,7 +193,10 @@ fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Result<Edges, Strin
     }
     if edges.len() < 5 {
         let home = region.home.iter().filter(|h| **h).count();
-        return Ok(Err(format!("of {n} blocks put into the cache {home} came home, with {} edges", edges.len())));
+        return Ok(Err(format!(
+            "of {n} blocks put into the cache {home} came home, with {} edges",
+            edges.len()
+        )));
     }
     Ok(Ok((edges, runs)))
 }

@@ -33,13 +33,18 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
                 let read = s.offset(read_at, BLOCK_BYTES, 256 * MIB) + 128 * MIB + jitter;
                 times.push(s.read(read, BLOCK_BYTES)?);
             }
-            points.push((s.known.mechanics.stroke(read_at), mean(&times) - constant_ms));
+            points.push((
+                s.known.mechanics.stroke(read_at),
+                mean(&times) - constant_ms,
+            ));
         }
         let error = |at: f64| -> f64 {
             let one = |(x, ms): &(f64, f64)| (law.ms((x - at).abs()) - ms).powi(2);
             points.iter().map(one).sum::<f64>() / points.len() as f64
         };
-        let best = (0..=100).map(|i| f64::from(i) / 100.0).min_by(|p, q| error(*p).total_cmp(&error(*q)));
+        let best = (0..=100)
+            .map(|i| f64::from(i) / 100.0)
+            .min_by(|p, q| error(*p).total_cmp(&error(*q)));
         let best = best.unwrap_or(0.0);
         places.push(best);
         residuals.push(error(best).sqrt());
@@ -52,7 +57,9 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         places[2] * 100.0,
         residuals.iter().fold(0.0, |a: f64, b| a.max(*b))
     );
-    let spread = places.iter().fold(0.0, |a: f64, p| a.max((p - places[0]).abs()));
+    let spread = places
+        .iter()
+        .fold(0.0, |a: f64, p| a.max((p - places[0]).abs()));
     let follows = WRITTEN_AT
         .iter()
         .zip(&places)
@@ -66,7 +73,13 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         };
         s.found(Finding::word(key, what, word, Confidence::High, how));
     } else if follows {
-        s.found(Finding::word(key, what, "spread over the disk", Confidence::Medium, how));
+        s.found(Finding::word(
+            key,
+            what,
+            "spread over the disk",
+            Confidence::Medium,
+            how,
+        ));
     } else {
         s.found(Finding::open(key, what, how));
     }

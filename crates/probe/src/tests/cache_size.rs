@@ -29,16 +29,21 @@ struct Knee {
     batch: usize,
 }
 
-/// Writes what `next` says until writes have become slow for good. `Err`: how many there were, and none did.
+/// Batches after a slow one that show whether it is slow for good.
+const LOOK_ON: usize = 12;
+
+/// Writes what `next` says until writes have become slow for good, and some more. `Err`: how many there were, and none
+/// did.
 fn until_slow(
     s: &mut Session<'_>,
     batch: usize,
-    more: usize,
     bytes: u64,
     mut next: impl FnMut(&mut Session<'_>) -> Option<u64>,
 ) -> Result<Result<Knee, usize>, Stop> {
     let mut times: Vec<f64> = Vec::new();
     let mut means: Vec<f64> = Vec::new();
+    // The batch that was slow.
+    let mut slow = None;
     loop {
         for _ in 0..batch {
             let Some(at) = next(s) else {
@@ -47,30 +52,52 @@ fn until_slow(
             times.push(s.write(at, bytes)?);
         }
         means.push(mean(&times[times.len() - batch..]));
-        // The first go to the DRAM.
         let n = means.len();
-        if n < 6 {
+        // The first go to the DRAM.
+        if n < 8 {
             continue;
         }
-        let fast_ms = median(&means[2..n - 2]);
-        let slow_ms = mean(&means[n - 2..]);
-        if means[n - 2..].iter().all(|ms| *ms > 2.5 * fast_ms) {
-            let last = times.len().saturating_sub(5 * batch);
-            let writes = last + step_at(&times[last..], fast_ms, slow_ms);
-            for _ in 0..more {
-                if let Some(at) = next(s) {
-                    times.push(s.write(at, bytes)?);
-                }
+        let first = *slow.get_or_insert(n - 1);
+        let fast_ms = median(&means[2..first]);
+        if means[first] < 2.5 * fast_ms {
+            slow = None;
+        } else if n > first + LOOK_ON {
+            // A cleaner that frees much at a time lets some batches pass fast between two slow ones.
+            let slow_ms = mean(&means[first..]);
+            if slow_ms < 2.0 * fast_ms {
+                slow = None;
+                continue;
             }
+            let from = 2 * batch;
+            let longest_fast_ms = times[from..first * batch]
+                .iter()
+                .copied()
+                .fold(0.0, f64::max);
+            let late = |ms: &f64| *ms > 2.0 * longest_fast_ms;
+            let within = &times[first * batch..(first + 1) * batch];
+            let step = within
+                .iter()
+                .position(late)
+                .unwrap_or(step_at(within, fast_ms, slow_ms));
+            let writes = first * batch + step;
             let after = times.split_off(writes);
-            return Ok(Ok(Knee { writes, fast_ms, slow_ms, after, batch }));
+            return Ok(Ok(Knee {
+                writes,
+                fast_ms,
+                slow_ms,
+                after,
+                batch,
+            }));
         }
     }
 }
 
 /// Distinct 4 KiB blocks that do not adjoin.
 pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
-    let (key, what) = ("translation.cache_entries", "small writes that the persistent cache takes");
+    let (key, what) = (
+        "translation.cache_entries",
+        "small writes that the persistent cache takes",
+    );
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
     let range = ENTRIES_RANGE.min(s.capacity() / 8) / MIB * MIB;
@@ -80,7 +107,7 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
     let (step, mut at) = (2 * s.below(places / 2) + 1, s.below(places));
     let (mut mixed, mut made) = (Vec::new(), 0);
     s.tell(what);
-    let knee = until_slow(s, ENTRIES_BATCH, 1500, BLOCK_BYTES, |s| {
+    let knee = until_slow(s, ENTRIES_BATCH, BLOCK_BYTES, |s| {
         // A walk with one step is regular: shuffled by the thousand it is not.
         if mixed.is_empty() && made < places {
             for _ in 0..1024.min(places - made) {
@@ -101,10 +128,24 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
                 "distinct blocks of 4 KiB until a write took {:.1} instead of {:.2} ms",
                 knee.slow_ms, knee.fast_ms
             );
-            s.found(Finding::number(key, what, count, "1", (count - blur, count + blur), how));
+            s.found(Finding::number(
+                key,
+                what,
+                count,
+                "1",
+                (count - blur, count + blur),
+                how,
+            ));
             let how = "mean acknowledged write before the cache was full".to_string();
             let interval = (knee.fast_ms * 0.97, knee.fast_ms * 1.03);
-            s.found(Finding::number("translation.entry_time", "one small write to the log", knee.fast_ms, "ms", interval, how));
+            s.found(Finding::number(
+                "translation.entry_time",
+                "one small write to the log",
+                knee.fast_ms,
+                "ms",
+                interval,
+                how,
+            ));
             forced(s, &knee);
         }
         Err(count) => {
@@ -119,8 +160,13 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
 
 /// What writes are like when the cache is full.
 fn forced(s: &mut Session<'_>, knee: &Knee) {
-    let (key, what) = ("translation.clean_slice", "stall while the drive cleans");
-    let stalls: Vec<f64> = knee.after.iter().copied().filter(|ms| *ms > STALL_MS).collect();
+    let (key, what) = ("cleaning.forced", "cleaning when the cache is full");
+    let stalls: Vec<f64> = knee
+        .after
+        .iter()
+        .copied()
+        .filter(|ms| *ms > STALL_MS)
+        .collect();
     let between = knee.after.len() as f64 / stalls.len().max(1) as f64;
     let how = format!(
         "{} of {} writes took more than {STALL_MS:.0} ms; {:.1} ms a write in the mean",
@@ -132,13 +178,18 @@ fn forced(s: &mut Session<'_>, knee: &Knee) {
         s.found(Finding::open(key, what, how));
         return;
     }
-    let word = if between > 1.5 { "in slices between writes" } else { "before each write" };
-    s.found(Finding::word("cleaning.forced", "cleaning when the cache is full", word, Confidence::High, how));
-    // One slice is the commonest stall; several in a row, and other work behind it, make longer ones.
-    let middle = median(&stalls);
-    let interval = (crate::statistics::quantile(&stalls, 0.1), crate::statistics::quantile(&stalls, 0.9));
-    let how = format!("median of {} stalls, one every {between:.1} writes", stalls.len());
-    s.found(Finding::number(key, what, middle, "ms", interval, how));
+    let word = if between > 1.5 {
+        "in slices between writes"
+    } else {
+        "before each write"
+    };
+    s.found(Finding::word(
+        key,
+        what,
+        word,
+        Confidence::High,
+        format!("{how}, one in {between:.1}"),
+    ));
 }
 
 /// Pieces of 1 MiB that do not adjoin.
@@ -151,7 +202,7 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     let slots = room / BYTES_PITCH;
     let (mut mixed, mut made) = (Vec::new(), 0);
     s.tell(what);
-    let knee = until_slow(s, BYTES_BATCH, 0, BYTES_WRITE, |s| {
+    let knee = until_slow(s, BYTES_BATCH, BYTES_WRITE, |s| {
         if mixed.is_empty() && made < slots {
             let end = (made + BYTES_GROUP as u64).min(slots);
             mixed.extend(made..end);
@@ -170,7 +221,9 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
                 knee.slow_ms, knee.fast_ms
             );
             if full_map {
-                let why = format!("{how}: but that were {count:.0} writes, so it was the map that was full");
+                let why = format!(
+                    "{how}: but that were {count:.0} writes, so it was the map that was full"
+                );
                 s.found(Finding::open(key, what, why));
             } else {
                 let blur = knee.batch as f64;
@@ -179,7 +232,10 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
             }
         }
         Err(count) => {
-            let why = format!("{} GiB did not fill it; this test writes no more", count as u64 * BYTES_WRITE / GIB);
+            let why = format!(
+                "{} GiB did not fill it; this test writes no more",
+                count as u64 * BYTES_WRITE / GIB
+            );
             s.found(Finding::open(key, what, why));
         }
     }

@@ -4,12 +4,16 @@
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::{Session, MARKER_BYTES};
+use crate::statistics::{mean, standard_error};
 
 const DIRTY_BLOCKS: u64 = 3000;
 const LOOKS: u32 = 8;
 const LATE: u32 = 3;
 const SHORTEST_MS: f64 = 10.0;
 const LONGEST_MS: f64 = 60_000.0;
+/// Reads that come during cleaning.
+const SLICES: usize = 150;
+const SLICE_PHASES_MS: f64 = 250.0;
 const BUSY_MS: f64 = 20_000.0;
 const SAMPLE: usize = 60;
 
@@ -20,15 +24,16 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     s.evict()?;
     constant(s, &markers)?;
     idle_delay(s)?;
-    Ok(())
+    slice(s)
 }
 
 /// Small writes all over a gibibyte or two: work for a cleaner.
 fn dirty(s: &mut Session<'_>) -> Result<Vec<u64>, Stop> {
     let range = (2 * GIB).min(s.capacity() / 8);
     let from = s.offset(0.7, MIB, 2 * range);
-    let mut markers: Vec<u64> =
-        (1..range / MARKER_BYTES).map(|i| from + i * MARKER_BYTES).collect();
+    let mut markers: Vec<u64> = (1..range / MARKER_BYTES)
+        .map(|i| from + i * MARKER_BYTES)
+        .collect();
     s.shuffle(&mut markers);
     markers.truncate(DIRTY_BLOCKS as usize);
     for at in &markers {
@@ -50,7 +55,9 @@ fn constant(s: &mut Session<'_>, markers: &[u64]) -> Result<(), Stop> {
     for at in markers.iter().take(SAMPLE) {
         home += usize::from(s.is_home(*at)?);
     }
-    let how = format!("{home} of {SAMPLE} cached blocks were at home after 20 s of reads without a pause");
+    let how = format!(
+        "{home} of {SAMPLE} cached blocks were at home after 20 s of reads without a pause"
+    );
     let (key, what) = ("cleaning.busy", "cleaning while the disk is busy");
     let (word, confidence) = match home * 10 / SAMPLE {
         0 => ("no", Confidence::High),
@@ -77,6 +84,49 @@ fn begins_within(s: &mut Session<'_>, at: &mut u64, ms: f64) -> Result<bool, Sto
     Ok(late >= LATE)
 }
 
+/// How long a read waits that comes while the drive cleans: half a slice in the mean, and the way there.
+fn slice(s: &mut Session<'_>) -> Result<(), Stop> {
+    let (key, what) = (
+        "translation.clean_slice",
+        "slice of cleaning that a request waits for",
+    );
+    let Some(idle_ms) = s.known.idle_ms else {
+        s.found(Finding::open(key, what, "no cleaning was seen".into()));
+        return Ok(());
+    };
+    let mut at = s.offset(0.45, MIB, 32 * GIB.min(s.capacity() / 64));
+    s.read(at, BLOCK_BYTES)?;
+    let mut times = Vec::new();
+    for _ in 0..SLICES {
+        // A slice may begin at any time before the read.
+        let more_ms = s.below(1000) as f64 / 1000.0 * SLICE_PHASES_MS;
+        s.idle(idle_ms * 1.04 + more_ms)?;
+        at += 5 * MIB;
+        times.push(s.read(at, BLOCK_BYTES)?);
+    }
+    let mechanics = &s.known.mechanics;
+    // From a band or the cache, wherever they are: a mean seek.
+    let way_ms = mechanics.command_ms
+        + mechanics.revolution_ms / 2.0
+        + mechanics.seek.map_or(9.0, |law| law.mean_ms());
+    let slice_ms = 2.0 * (mean(&times) - way_ms);
+    let error_ms = 4.0 * standard_error(&times);
+    if slice_ms < 2.0 * error_ms {
+        let why = format!(
+            "reads that came while the drive cleaned took {:.0} ms in the mean: hardly late",
+            mean(&times)
+        );
+        s.found(Finding::open(key, what, why));
+        return Ok(());
+    }
+    let how = format!(
+        "twice what {SLICES} reads that came during idle cleaning waited in the mean, the way there ({way_ms:.0} ms) left out"
+    );
+    let interval = (slice_ms - error_ms, slice_ms + error_ms);
+    s.found(Finding::number(key, what, slice_ms, "ms", interval, how));
+    Ok(())
+}
+
 fn idle_delay(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = ("translation.idle", "idle time before cleaning");
     let mut at = s.offset(0.4, MIB, 32 * GIB.min(s.capacity() / 64));
@@ -86,14 +136,29 @@ fn idle_delay(s: &mut Session<'_>) -> Result<(), Stop> {
         quiet_ms = late_ms;
         late_ms *= 2.0;
         if late_ms > LONGEST_MS {
-            let why = format!("no read was late after pauses of up to {:.0} s", quiet_ms / 1e3);
-            s.found(Finding::word("cleaning.idle", "cleaning in idle time", "not seen", Confidence::Medium, why.clone()));
+            let why = format!(
+                "no read was late after pauses of up to {:.0} s",
+                quiet_ms / 1e3
+            );
+            s.found(Finding::word(
+                "cleaning.idle",
+                "cleaning in idle time",
+                "not seen",
+                Confidence::Medium,
+                why.clone(),
+            ));
             s.found(Finding::open(key, what, why));
             return Ok(());
         }
     }
     let how = format!("reads after pauses of {late_ms:.0} ms were late");
-    s.found(Finding::word("cleaning.idle", "cleaning in idle time", "yes", Confidence::High, how));
+    s.found(Finding::word(
+        "cleaning.idle",
+        "cleaning in idle time",
+        "yes",
+        Confidence::High,
+        how,
+    ));
     while late_ms - quiet_ms > 0.03 * late_ms && late_ms > SHORTEST_MS {
         let middle = (quiet_ms + late_ms) / 2.0;
         if begins_within(s, &mut at, middle)? {
@@ -103,7 +168,16 @@ fn idle_delay(s: &mut Session<'_>) -> Result<(), Stop> {
         }
     }
     s.known.idle_ms = Some(late_ms);
-    let how = format!("the shortest pause after which {LATE} of {LOOKS} reads were late, halving the difference");
-    s.found(Finding::number(key, what, late_ms / 1e3, "s", (quiet_ms / 1e3, late_ms / 1e3), how));
+    let how = format!(
+        "the shortest pause after which {LATE} of {LOOKS} reads were late, halving the difference"
+    );
+    s.found(Finding::number(
+        key,
+        what,
+        late_ms / 1e3,
+        "s",
+        (quiet_ms / 1e3, late_ms / 1e3),
+        how,
+    ));
     Ok(())
 }

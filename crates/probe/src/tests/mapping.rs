@@ -10,13 +10,21 @@ const BANDS: usize = 12;
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = ("mapping", "places of bands");
     let Some(&(_, size, first)) = s.known.bands.get(1).or(s.known.bands.first()) else {
-        s.found(Finding::open(key, what, "the band size is not known".into()));
+        s.found(Finding::open(
+            key,
+            what,
+            "the band size is not known".into(),
+        ));
         return Ok(());
     };
     let band = |i: usize| (first + (100.0 + i as f64) * size) as u64 / BLOCK_BYTES * BLOCK_BYTES;
     let (from, end) = (band(0), band(BANDS));
     if end + 16 * MIB > s.capacity() {
-        s.found(Finding::open(key, what, "the disk is too small for this test".into()));
+        s.found(Finding::open(
+            key,
+            what,
+            "the disk is too small for this test".into(),
+        ));
         return Ok(());
     }
     s.write_run(from, end - from)?;
@@ -25,7 +33,10 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let mut order: Vec<usize> = (0..BANDS).collect();
     s.shuffle(&mut order);
     for i in order {
-        s.write((band(i) + band(i + 1)) / 2 / BLOCK_BYTES * BLOCK_BYTES, BLOCK_BYTES)?;
+        s.write(
+            (band(i) + band(i + 1)) / 2 / BLOCK_BYTES * BLOCK_BYTES,
+            BLOCK_BYTES,
+        )?;
         s.flush()?;
     }
     let waited = s.wait_quiet(3600.0)?;

@@ -12,14 +12,23 @@ const MOST: u64 = 128 * MIB;
 const PITCH: u64 = 2 * MOST + 5 * MIB;
 
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
-    let (key, what) = ("translation.stream_min", "smallest sequential write that goes in place");
+    let (key, what) = (
+        "translation.stream_min",
+        "smallest sequential write that goes in place",
+    );
     let mut runs = 0;
     let (mut cached, mut in_place) = (LEAST, MOST.min(s.capacity() / 64 / MIB * MIB));
-    let (least_home, most_home) = (goes_home(s, &mut runs, cached)?, goes_home(s, &mut runs, in_place)?);
+    let (least_home, most_home) = (
+        goes_home(s, &mut runs, cached)?,
+        goes_home(s, &mut runs, in_place)?,
+    );
     if least_home || !most_home {
         let why = match (least_home, most_home) {
             (true, _) => format!("even {} KiB are at home at once", LEAST >> 10),
-            _ => format!("even {} MiB are not at home after they were written", in_place / MIB),
+            _ => format!(
+                "even {} MiB are not at home after they were written",
+                in_place / MIB
+            ),
         };
         s.found(Finding::open(key, what, why));
         return Ok(());
@@ -33,9 +42,18 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         }
     }
     let mib = |bytes: u64| bytes as f64 / MIB as f64;
-    let how = format!("{runs} runs written and flushed, halving the difference; where each was, by reading it");
+    let how = format!(
+        "{runs} runs written and flushed, halving the difference; where each was, by reading it"
+    );
     let interval = (mib(cached), mib(in_place));
-    s.found(Finding::number(key, what, mib(in_place), "MiB", interval, how));
+    s.found(Finding::number(
+        key,
+        what,
+        mib(in_place),
+        "MiB",
+        interval,
+        how,
+    ));
     Ok(())
 }
 
