@@ -5,7 +5,7 @@ use crate::disk::{Disk, Facts, Stop, BLOCK_BYTES};
 use drive_tool::host::Host;
 use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
-use smr_drive::profile::{Profile, Translation};
+use smr_drive::profile::Profile;
 use smr_drive::request::{Op, Refusal};
 use smr_drive::state::State;
 use smr_drive::Drive;
@@ -23,13 +23,7 @@ pub struct SimulatedDisk {
 impl SimulatedDisk {
     /// A drive of this profile that has served: every band was written before.
     pub fn used(profile: Profile, seed: u64) -> Self {
-        let capacity = profile.capacity_blocks();
-        let mut state = State::new(profile, seed);
-        if state.profile.translation != Translation::Conventional {
-            let all = BlockRange::new(Block(0), Block(capacity));
-            state.translation.written.push(all);
-        }
-        Self::with_state(state, seed)
+        Self::with_state(State::used(profile, seed), seed)
     }
 
     /// A drive fresh from the factory.
