@@ -12,12 +12,11 @@ pub const NS_PER_MS: f64 = 1e6;
 /// Nanoseconds of a second.
 pub const NS_PER_S: f64 = 1e9;
 
-/// How far before a block its neighbour is read, to bring the head there. Three distances, so that a head that comes
-/// from elsewhere and is in time by chance is not in time again. A drive's turn-around is shorter than the first.
-const APPROACH_BYTES: [u64; 3] = [60 << 10, 76 << 10, 92 << 10];
-/// Blocks with data in the persistent cache are at least so far from each other, so that the neighbours that
-/// [`APPROACH_BYTES`] names are at home.
-pub const MARKER_BYTES: u64 = 128 << 10;
+/// So many blocks before another one, or some more, the head is brought to the track: farther than what passes while a
+/// drive turns around, nearer than [`MARKER_BYTES`].
+const NEIGHBOUR_BLOCKS: u64 = 36;
+/// Blocks with data in the persistent cache are at least so far from each other, so that their neighbours are at home.
+pub const MARKER_BYTES: u64 = 256 << 10;
 /// More than any drive's DRAM has room for: reading it elsewhere drives out what was written.
 const EVICTION_BYTES: u64 = 192 * MIB;
 
@@ -290,21 +289,42 @@ impl<'d> Session<'d> {
         self.flush().map(|_| ())
     }
 
-    /// Whether the block at `offset` is where a head finds it that has just read the blocks before it: in its band, not
-    /// in a persistent cache. The blocks before it must be at home.
+    /// Whether the single block at `offset` is in its band, not in a persistent cache. Its neighbours must be at home.
+    ///
+    /// The head is brought before the block, reads it, and reads a block behind it. If the block is in between, the
+    /// three pass one after the other. If it is elsewhere, the head leaves and comes back, and the platters have
+    /// turned at least once meanwhile, wherever the block is.
     pub fn is_home(&mut self, offset: u64) -> Result<bool, Stop> {
-        for distance in APPROACH_BYTES {
+        // Never quite the same blocks, so that a second look does not find them in DRAM.
+        let before = (NEIGHBOUR_BLOCKS + self.below(12)) * BLOCK_BYTES;
+        let behind = (1 + self.below(8)) * BLOCK_BYTES;
+        self.read(offset.saturating_sub(before), BLOCK_BYTES)?;
+        let ms = self.read(offset, BLOCK_BYTES)? + self.read(offset + behind, BLOCK_BYTES)?;
+        let passing_ms = (before + behind) as f64 / self.rate_at(offset) / 1e3;
+        let mechanics = &self.known.mechanics;
+        Ok(ms < passing_ms + 2.0 * mechanics.command_ms + 0.45 * mechanics.revolution_ms)
+    }
+
+    /// Whether a run that begins at `offset` is in its bands. The blocks before it must be at home.
+    ///
+    /// What is behind the run's first block may be wherever that is, so only the way to it counts; a block elsewhere
+    /// may come in time by chance if it is less than 2 ms away.
+    pub fn run_is_home(&mut self, offset: u64) -> Result<bool, Stop> {
+        for blocks in [48, 56, 64] {
+            let distance = blocks * BLOCK_BYTES;
             self.read(offset.saturating_sub(distance), BLOCK_BYTES)?;
             let ms = self.read(offset, BLOCK_BYTES)?;
-            let mechanics = &self.known.mechanics;
-            let rate = mechanics.rate(offset as f64 / self.disk.facts().capacity_bytes as f64);
             // The way there, the turn-around, at most one step to the next track.
-            let expected_ms = distance as f64 / rate / 1e3 + 2.0 * mechanics.command_ms + 1.8;
-            if ms > expected_ms {
+            let passing_ms = distance as f64 / self.rate_at(offset) / 1e3;
+            if ms > passing_ms + 2.0 * self.known.mechanics.command_ms + 1.8 {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    fn rate_at(&self, offset: u64) -> f64 {
+        self.known.mechanics.rate(self.place_of(offset))
     }
 
     /// Leaves the head where nothing of interest is read ahead, and idles. Milliseconds.

@@ -24,7 +24,7 @@ const DRAWN: [(&str, f64, f64); 14] = [
     ("interface.command", 0.05, 0.3),
     ("translation.band", 10.0, 35.0),
     ("translation.cache", 3.0, 40.0),
-    ("translation.cache_entries", 20_000.0, 300_000.0),
+    ("translation.cache_entries", 15_000.0, 300_000.0),
     ("translation.entry_time", 0.2, 1.2),
     ("translation.idle", 0.15, 5.0),
     ("translation.clean_slice", 60.0, 200.0),
@@ -65,6 +65,10 @@ fn drawn(seed: u64) -> (ProfileText, Profile) {
         let value = step.map_or(value, |step: f64| (value / step).round() * step);
         text.parameters.get_mut(key).unwrap().value = value;
     }
+    // If the map is full first, nobody can tell the bytes.
+    let most = text.get("translation.cache_entries") / 1024.0 * 0.7;
+    let cache = &mut text.parameters.get_mut("translation.cache").unwrap().value;
+    *cache = cache.min(most);
     // A steady join at the knee, as real arms have.
     let [a, b, d, knee] =
         ["short_base", "short_root", "long_slope", "knee"].map(|k| text.get(&format!("seek.{k}")));
@@ -83,17 +87,26 @@ fn found(profile: &Profile, seed: u64) -> Findings {
 #[test]
 fn parameters_that_nobody_wrote_down_are_found_again() {
     let first = variable("SHINGLE_SEED", 1);
+    let mut all: Vec<String> = Vec::new();
     for seed in first..first + variable("SHINGLE_DRAWS", 3) {
         let (text, profile) = drawn(seed);
-        let rows = compare(&text, &profile, &found(&profile, seed));
+        let findings = found(&profile, seed);
+        let rows = compare(&text, &profile, &findings);
         println!("{}", markdown(&format!("SHINGLE_SEED={seed}"), &rows));
         let wrong: Vec<&str> = rows
             .iter()
             .filter(|r| !r.agrees())
             .map(|r| r.key.as_str())
             .collect();
-        assert!(wrong.is_empty(), "SHINGLE_SEED={seed}: {wrong:?}");
+        for key in &wrong {
+            println!(
+                "SHINGLE_SEED={seed} {key}: {}",
+                findings.get(key).map_or("not found", |f| &f.how)
+            );
+        }
+        all.extend(wrong.iter().map(|key| format!("SHINGLE_SEED={seed} {key}")));
     }
+    assert!(all.is_empty(), "{all:?}");
 }
 
 #[test]

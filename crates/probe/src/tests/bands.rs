@@ -12,10 +12,13 @@ const PLACES: [(f64, &str, &str); 3] = [
     (0.5, "middle", "band size, middle"),
     (0.97, "inner", "band size, inner diameter"),
 ];
-const REGION_BYTES: u64 = 512 * MIB;
-/// The first look goes to every so many markers; the edges are found by halving.
-const COARSE: [usize; 2] = [16, 2];
+/// (bytes, coarse): what is written to, and how many markers lie between two of the first look; the edges are found by
+/// halving. First as most drives want it, then for wide bands, then for narrow ones.
+const REGIONS: [(u64, usize); 3] = [(512 * MIB, 8), (2048 * MIB, 16), (256 * MIB, 2)];
+/// Bands for the order of cleaning are so far behind the region.
+const BEYOND_BYTES: u64 = 8192 * MIB;
 const EDGES_WANTED: usize = 16;
+const EDGES_LEAST: usize = 8;
 const ROUNDS_MAX: usize = 60;
 /// If nothing was cleaned in so much time, nothing will be.
 const PATIENCE_MS: f64 = 300_000.0;
@@ -112,46 +115,63 @@ type Size = (f64, (f64, f64), f64, String);
 /// Band size near `place`, the sizes that fit as well, and the first byte of a band; or why not.
 fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop> {
     let mut why = String::new();
-    for (attempt, coarse) in COARSE.into_iter().enumerate() {
-        let bytes = REGION_BYTES.min(s.capacity() / 32) / MIB * MIB;
-        let from = s.offset(place, MIB, 4 * bytes) + attempt as u64 * 2 * bytes;
+    for (attempt, (bytes, coarse)) in REGIONS.into_iter().enumerate() {
+        let bytes = bytes.min(s.capacity() / 32) / MIB * MIB;
+        // Behind one another: a region is not used twice.
+        let from = s.offset(place, MIB, BEYOND_BYTES * 2) + attempt as u64 * 1024 * MIB;
         let mut region = Region {
             from,
             home: vec![false; (bytes / MARKER_BYTES) as usize],
             coarse,
             pause_ms: s.known.idle_ms.map_or(1000.0, |ms| ms * 1.1 + 50.0),
         };
-        match edges(s, &mut region)? {
-            Ok((edges, runs)) => {
-                let tolerance = MARKER_BYTES as f64 * 0.75;
-                let narrowest = runs
-                    .iter()
-                    .map(|(first, end)| end - first)
-                    .min()
-                    .unwrap_or(0);
-                let found = comb(&edges, tolerance).filter(|c| c.pitch > 4.0 * MARKER_BYTES as f64);
-                if let Some(found) = found.filter(|_| narrowest > 2 * coarse) {
-                    let how = format!(
-                        "{} edges of what came home in {} steps fit a band's ends",
-                        edges.len(),
-                        runs.len()
-                    );
-                    return Ok(Ok((found.pitch, found.pitch_range, found.first, how)));
-                }
-                why = format!(
-                    "{} edges of what was cleaned together do not lie at regular distances",
-                    edges.len()
-                );
-            }
-            Err(nothing) => return Ok(Err(nothing)),
+        let (edges, runs) = edges(s, &mut region)?;
+        let home = region.home.iter().filter(|h| **h).count();
+        // What is still in the cache need not be cleaned if it is written again, in order.
+        s.write_run(from, bytes)?;
+        if home == 0 {
+            return Ok(Err(format!(
+                "none of {} blocks that were put into the cache came home",
+                region.home.len()
+            )));
         }
+        // A look may err by a marker; then one comes home alone.
+        let narrowest = runs
+            .iter()
+            .map(|(first, end)| end - first)
+            .filter(|n| *n > 1)
+            .min()
+            .unwrap_or(0);
+        // What comes home at once is a band, or a few of them; it spans some coarse looks, or some were overlooked.
+        let fits = |pitch: f64| {
+            let narrowest = narrowest as f64 * MARKER_BYTES as f64;
+            narrowest > 2.0 * (coarse as u64 * MARKER_BYTES) as f64
+                && (0.3 * narrowest..4.0 * narrowest).contains(&pitch)
+        };
+        let found = comb(&edges, MARKER_BYTES as f64)
+            .filter(|c| edges.len() >= EDGES_LEAST && fits(c.pitch));
+        if let Some(found) = found {
+            let how = format!(
+                "{} edges of what came home in {} pieces lie at regular distances, those of bands",
+                edges.len(),
+                runs.len()
+            );
+            return Ok(Ok((found.pitch, found.pitch_range, found.first, how)));
+        }
+        why = format!(
+            "{} edges of what came home together do not lie at regular distances",
+            edges.len()
+        );
+        s.wait_quiet(600.0)?;
     }
     Ok(Err(why))
 }
 
 type Edges = (Vec<f64>, Vec<(usize, usize)>);
 
-fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Result<Edges, String>, Stop> {
+/// Edges of what came home in one go, in bytes, and the pieces that came home, in markers; those that begin or end with
+/// the region are left out.
+fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Edges, Stop> {
     let n = region.home.len();
     let mut order: Vec<usize> = (0..n).collect();
     s.shuffle(&mut order);
@@ -185,20 +205,13 @@ fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Result<Edges, Strin
         }
         runs.extend(fresh.iter().filter(|(first, end)| *first > 0 && *end < n));
         edges.sort_by(f64::total_cmp);
-        edges.dedup_by(|a, b| (*a - *b).abs() < MARKER_BYTES as f64 * 1.5);
+        edges.dedup_by(|a, b| (*a - *b).abs() < MARKER_BYTES as f64 * 2.5);
         let home = region.home.iter().filter(|h| **h).count();
         if edges.len() >= EDGES_WANTED || home * 10 > n * 8 {
             break;
         }
     }
-    if edges.len() < 5 {
-        let home = region.home.iter().filter(|h| **h).count();
-        return Ok(Err(format!(
-            "of {n} blocks put into the cache {home} came home, with {} edges",
-            edges.len()
-        )));
-    }
-    Ok(Ok((edges, runs)))
+    Ok((edges, runs))
 }
 
 /// One block in each of some bands, in random order, durable one by one; then who comes home first.
@@ -206,7 +219,7 @@ fn order(s: &mut Session<'_>, size: f64, first: f64) -> Result<(), Stop> {
     let (key, what) = ("cleaning.order", "order in which bands are cleaned");
     s.tell(what);
     s.wait_quiet(3600.0)?;
-    let bands_on = ((REGION_BYTES * 5) as f64 / size).ceil();
+    let bands_on = (BEYOND_BYTES as f64 / size).ceil();
     let mut order: Vec<usize> = (0..ORDERED).collect();
     s.shuffle(&mut order);
     let offset = |band: usize| {

@@ -102,8 +102,8 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
     s.wait_quiet(6000.0)?;
     let range = ENTRIES_RANGE.min(s.capacity() / 8) / MIB * MIB;
     let from = s.offset(0.22, MIB, range);
-    // Every number below the prime power of two once: an odd step walks through all of them.
-    let places = (range / BLOCK_BYTES / 2).next_power_of_two() / 2;
+    // Every number below a power of two once: an odd step walks through all of them.
+    let places = 1u64 << (range / BLOCK_BYTES / 2).max(1).ilog2();
     let (step, mut at) = (2 * s.below(places / 2) + 1, s.below(places));
     let (mut mixed, mut made) = (Vec::new(), 0);
     s.tell(what);

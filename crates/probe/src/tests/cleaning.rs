@@ -12,7 +12,7 @@ const LATE: u32 = 3;
 const SHORTEST_MS: f64 = 10.0;
 const LONGEST_MS: f64 = 60_000.0;
 /// Reads that come during cleaning.
-const SLICES: usize = 150;
+const SLICES: usize = 200;
 const SLICE_PHASES_MS: f64 = 250.0;
 const BUSY_MS: f64 = 20_000.0;
 const SAMPLE: usize = 60;
@@ -20,17 +20,17 @@ const SAMPLE: usize = 60;
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
-    let markers = dirty(s)?;
+    let markers = dirty(s, 0.7)?;
     s.evict()?;
     constant(s, &markers)?;
     idle_delay(s)?;
     slice(s)
 }
 
-/// Small writes all over a gibibyte or two: work for a cleaner.
-fn dirty(s: &mut Session<'_>) -> Result<Vec<u64>, Stop> {
-    let range = (2 * GIB).min(s.capacity() / 8);
-    let from = s.offset(0.7, MIB, 2 * range);
+/// Small writes all over some gibibytes: work for a cleaner.
+fn dirty(s: &mut Session<'_>, place: f64) -> Result<Vec<u64>, Stop> {
+    let range = (6 * GIB).min(s.capacity() / 8);
+    let from = s.offset(place, MIB, 2 * range);
     let mut markers: Vec<u64> = (1..range / MARKER_BYTES)
         .map(|i| from + i * MARKER_BYTES)
         .collect();
@@ -72,8 +72,10 @@ fn constant(s: &mut Session<'_>, markers: &[u64]) -> Result<(), Stop> {
 fn begins_within(s: &mut Session<'_>, at: &mut u64, ms: f64) -> Result<bool, Stop> {
     let mut late = 0;
     for look in 0..LOOKS {
+        // Again, from DRAM: it takes no time, so the pause begins when it comes and when it ends.
+        s.read(*at, BLOCK_BYTES)?;
         s.idle(ms)?;
-        // A little further each time, so that nothing comes from DRAM.
+        // A little further each time, so that nothing else comes from DRAM.
         *at += 5 * MIB;
         let limit_ms = s.known.mechanics.undisturbed_ms();
         late += u32::from(s.read(*at, BLOCK_BYTES)? > limit_ms);
@@ -94,12 +96,15 @@ fn slice(s: &mut Session<'_>) -> Result<(), Stop> {
         s.found(Finding::open(key, what, "no cleaning was seen".into()));
         return Ok(());
     };
+    // What was dirty may be clean by now.
+    dirty(s, 0.55)?;
     let mut at = s.offset(0.45, MIB, 32 * GIB.min(s.capacity() / 64));
     s.read(at, BLOCK_BYTES)?;
     let mut times = Vec::new();
     for _ in 0..SLICES {
         // A slice may begin at any time before the read.
         let more_ms = s.below(1000) as f64 / 1000.0 * SLICE_PHASES_MS;
+        s.read(at, BLOCK_BYTES)?;
         s.idle(idle_ms * 1.04 + more_ms)?;
         at += 5 * MIB;
         times.push(s.read(at, BLOCK_BYTES)?);

@@ -65,5 +65,5 @@ fn goes_home(s: &mut Session<'_>, runs: &mut u64, bytes: u64) -> Result<bool, St
     s.write_run(start, bytes)?;
     s.evict()?;
     // The first block's neighbours before it were not written.
-    s.is_home(start)
+    s.run_is_home(start)
 }
