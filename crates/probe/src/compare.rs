@@ -4,6 +4,8 @@
 
 use crate::finding::{Findings, Value};
 use crate::session::SeekLaw;
+use crate::statistics::median;
+use crate::tests::bands::region_start;
 use drive_tool::profile::ProfileText;
 use smr_drive::mechanics::layout::Layout;
 use smr_drive::profile::{Profile, Translation};
@@ -13,6 +15,9 @@ use zoned::{Block, BLOCK_BYTES};
 
 /// A found number may be so far from the configured one.
 pub const TOLERANCE: f64 = 0.15;
+
+/// 48 MiB.
+const BANDS_APART_BLOCKS: u64 = 12_288;
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,9 +70,18 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
     };
     let layout = Layout::new(&profile.mechanics);
     let bands = Bands::new(&layout, mapping, profile.capacity_blocks());
+    // Where tracks change their size, a band is cut short: the median of some.
     let band = |place: f64| {
-        let block = Block((place * profile.capacity_blocks() as f64) as u64);
-        Value::Number((bands.range_of(block).blocks() * BLOCK_BYTES) as f64 / f64::from(1 << 20))
+        let first = region_start(profile.capacity_bytes, place) / BLOCK_BYTES;
+        let sizes: Vec<f64> = (0..9)
+            .map(|i| {
+                bands
+                    .range_of(Block(first + i * BANDS_APART_BLOCKS))
+                    .blocks()
+            })
+            .map(|blocks| (blocks * BLOCK_BYTES) as f64 / f64::from(1 << 20))
+            .collect();
+        Value::Number(median(&sizes))
     };
     all.extend([
         ("kind", word("drive-managed SMR"), ""),

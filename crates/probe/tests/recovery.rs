@@ -69,6 +69,14 @@ fn drawn(seed: u64) -> (ProfileText, Profile) {
     let most = text.get("translation.cache_entries") / 1024.0 * 0.7;
     let cache = &mut text.parameters.get_mut("translation.cache").unwrap().value;
     *cache = cache.min(most);
+    // Nor an append that is hidden behind the command.
+    let least = text.get("interface.command") * 1.5;
+    let entry = &mut text
+        .parameters
+        .get_mut("translation.entry_time")
+        .unwrap()
+        .value;
+    *entry = entry.max(least);
     // A steady join at the knee, as real arms have.
     let [a, b, d, knee] =
         ["short_base", "short_root", "long_slope", "knee"].map(|k| text.get(&format!("seek.{k}")));

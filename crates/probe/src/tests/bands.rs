@@ -17,6 +17,9 @@ const PLACES: [(f64, &str, &str); 3] = [
 const REGIONS: [(u64, usize); 3] = [(512 * MIB, 8), (2048 * MIB, 16), (256 * MIB, 2)];
 /// Bands for the order of cleaning are so far behind the region.
 const BEYOND_BYTES: u64 = 8192 * MIB;
+/// A buffer sorts what it writes: flushed so often, neighbours do not become dirty, and are not cleaned, one after the
+/// other.
+const WRITTEN_TOGETHER: usize = 4;
 const EDGES_WANTED: usize = 16;
 const EDGES_LEAST: usize = 8;
 const ROUNDS_MAX: usize = 60;
@@ -45,6 +48,12 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Where the first region near a place begins, in bytes.
+pub fn region_start(capacity: u64, place: f64) -> u64 {
+    let last = capacity.saturating_sub(2 * BEYOND_BYTES).max(capacity / 2);
+    (place * last as f64) as u64 / MIB * MIB
 }
 
 /// Markers in the cache, and which of them have come home.
@@ -118,7 +127,7 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
     for (attempt, (bytes, coarse)) in REGIONS.into_iter().enumerate() {
         let bytes = bytes.min(s.capacity() / 32) / MIB * MIB;
         // Behind one another: a region is not used twice.
-        let from = s.offset(place, MIB, BEYOND_BYTES * 2) + attempt as u64 * 1024 * MIB;
+        let from = region_start(s.capacity(), place) + attempt as u64 * 1024 * MIB;
         let mut region = Region {
             from,
             home: vec![false; (bytes / MARKER_BYTES) as usize],
@@ -175,10 +184,12 @@ fn edges(s: &mut Session<'_>, region: &mut Region) -> Result<Edges, Stop> {
     let n = region.home.len();
     let mut order: Vec<usize> = (0..n).collect();
     s.shuffle(&mut order);
-    for m in order {
-        s.write(region.offset(m), BLOCK_BYTES)?;
+    for few in order.chunks(WRITTEN_TOGETHER) {
+        for m in few {
+            s.write(region.offset(*m), BLOCK_BYTES)?;
+        }
+        s.flush()?;
     }
-    s.flush()?;
     s.evict()?;
     let (mut edges, mut runs): Edges = (Vec::new(), Vec::new());
     let mut waited_ms = 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tests, one file each, in the order in which they run: each may use what those before it found.
 
-mod bands;
+pub mod bands;
 mod cache_place;
 mod cache_size;
 mod cleaning;
