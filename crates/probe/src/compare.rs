@@ -3,10 +3,12 @@
 //! themselves see none of this.
 
 use crate::finding::{Findings, Value};
-use crate::session::SeekLaw;
+use crate::plan::Plan;
+use crate::session::{SeekLaw, Session};
+use crate::simulated::SimulatedDisk;
 use crate::statistics::median;
 use crate::tests::bands::region_start;
-use drive_tool::profile::ProfileText;
+use drive_tool::profile::{convert, ProfileText};
 use smr_drive::mechanics::layout::Layout;
 use smr_drive::profile::{Profile, Translation};
 use smr_drive::translation::bands::Bands;
@@ -65,7 +67,13 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
         ("seek.full", Value::Number(law.ms(1.0)), "ms"),
     ];
     let Translation::StaticMapping(mapping) = &profile.translation else {
-        all.push(("kind", word("conventional"), ""));
+        let conventional = profile.translation == Translation::Conventional;
+        let kind = if conventional {
+            "conventional"
+        } else {
+            "drive-managed SMR"
+        };
+        all.push(("kind", word(kind), ""));
         return all;
     };
     let layout = Layout::new(&profile.mechanics);
@@ -137,6 +145,35 @@ pub fn compare(text: &ProfileText, profile: &Profile, findings: &Findings) -> Ve
         }
     };
     configured(text, profile).into_iter().map(row).collect()
+}
+
+/// What came of one drive.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// A table in Markdown.
+    pub text: String,
+    /// All rows.
+    pub rows: Vec<Row>,
+}
+
+/// Probes a drive that has served, with all tests. `None`: it tells its zones when asked.
+pub fn probed(text: &ProfileText, seed: u64) -> Result<Option<Probed>, String> {
+    let profile = convert(text).map_err(|why| why.to_string())?;
+    if matches!(profile.translation, Translation::HostManaged(_)) {
+        return Ok(None);
+    }
+    let mut disk = SimulatedDisk::used(profile.clone(), seed);
+    let mut session = Session::new(&mut disk, seed, |_| ());
+    Plan::new(&[], true)?
+        .run(&mut session)
+        .map_err(|why| why.to_string())?;
+    let rows = compare(text, &profile, &session.findings);
+    let minutes = session.now_s() / 60.0;
+    let text = format!(
+        "{}\n{minutes:.0} minutes of the drive's time.\n",
+        markdown(&profile.name, &rows)
+    );
+    Ok(Some(Probed { text, rows }))
 }
 
 /// A value for people.

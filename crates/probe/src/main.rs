@@ -2,9 +2,9 @@
 //! `shingle-probe`: the tests on a disk or a simulated drive, the table of docs/probe.md, and looks at a disk.
 
 use clap::{Parser, Subcommand};
-use drive_tool::profile::{convert, read};
+use drive_tool::profile::read;
 use probe::block_device::{BlockDevice, Place};
-use probe::compare::{compare, markdown, shown};
+use probe::compare::{probed, shown, Probed};
 use probe::disk::{Disk, Facts, Stop, BLOCK_BYTES};
 use probe::finding::{Confidence, Finding, Value};
 use probe::plan::Plan;
@@ -336,26 +336,15 @@ fn table(drives: &[PathBuf], seed: u64, page: Option<&Path>) -> Result {
         let source = std::fs::read_to_string(path)
             .map_err(|why| Trouble::Wrong(format!("{file}: {why}")))?;
         let written = read(&file, &source).map_err(|why| Trouble::Wrong(why.to_string()))?;
-        let profile = convert(&written).map_err(|why| Trouble::Wrong(why.to_string()))?;
-        if refuse_zoned(&profile).is_err() {
-            zoned.push(profile.name);
-            continue;
-        }
         eprintln!("{file}");
-        let mut disk = SimulatedDisk::used(profile.clone(), seed);
-        let mut session = Session::new(&mut disk, seed, |_| ());
-        Plan::new(&[], true)
-            .map_err(Trouble::Failed)?
-            .run(&mut session)?;
-        let rows = compare(&written, &profile, &session.findings);
-        agree += rows.iter().filter(|r| r.agrees()).count();
-        all += rows.len();
-        text.push_str(&markdown(&profile.name, &rows));
-        let _ = writeln!(
-            text,
-            "\n{:.0} minutes of the drive's time.\n",
-            session.now_s() / 60.0
-        );
+        match probed(&written, seed).map_err(|why| Trouble::Failed(format!("{file}: {why}")))? {
+            None => zoned.push(written.name),
+            Some(Probed { text: part, rows }) => {
+                agree += rows.iter().filter(|r| r.agrees()).count();
+                all += rows.len();
+                let _ = writeln!(text, "{part}");
+            }
+        }
     }
     let _ = writeln!(
         text,

@@ -4,7 +4,7 @@
 //! A failure prints its seed; `SHINGLE_SEED=n cargo test -p probe --test recovery` replays it. `SHINGLE_DRAWS=n` draws more.
 
 use drive_tool::profile::{convert, read, ProfileText};
-use probe::compare::{compare, markdown};
+use probe::compare::{compare, markdown, probed};
 use probe::finding::Findings;
 use probe::plan::Plan;
 use probe::session::Session;
@@ -118,17 +118,18 @@ fn parameters_that_nobody_wrote_down_are_found_again() {
 }
 
 #[test]
-fn a_conventional_drive_is_no_shingled_one() {
-    let text = read("wd5000ys", CONVENTIONAL).unwrap();
-    let profile = convert(&text).unwrap();
-    let findings = found(&profile, 1);
-    let rows = compare(&text, &profile, &findings);
-    assert!(
-        rows.iter().all(|r| r.agrees()),
-        "{}",
-        markdown("wd5000ys", &rows)
-    );
-    assert!(findings.get("translation.cache_entries").is_none());
+fn the_page_holds_what_the_probe_finds() {
+    let page = include_str!("../../../docs/probe.md");
+    for source in [SHINGLED, CONVENTIONAL] {
+        let text = read("x", source).unwrap();
+        let probed = probed(&text, 1).unwrap().unwrap();
+        assert!(probed.rows.iter().all(|r| r.agrees()), "{}", probed.text);
+        assert!(
+            page.contains(&probed.text),
+            "`./shingle probe --table` renews docs/probe.md:\n{}",
+            probed.text
+        );
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ const PATIENCE_MS: f64 = 300_000.0;
 /// Bands whose order of cleaning is watched.
 const ORDERED: usize = 10;
 
+/// See the module's head.
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     for (i, (place, key, what)) in PLACES.into_iter().enumerate() {
         s.tell("waiting until the disk has nothing left to clean");
