@@ -36,7 +36,7 @@ impl Plan {
         }
         let needed = |test: &Test| {
             let by = |name: &&str| find(name).is_some_and(|t| t.needs.contains(&test.name));
-            wanted.contains(&test.name) || wanted.iter().any(|name| by(name))
+            wanted.contains(&test.name) || wanted.iter().any(by)
         };
         let (in_plan, left_out): (Vec<&Test>, Vec<&Test>) = TESTS
             .iter()

@@ -60,12 +60,11 @@ pub fn least_squares<const N: usize>(rows: &[[f64; N]], wanted: &[f64]) -> Optio
         if a[i][i].abs() < 1e-12 {
             return None;
         }
-        for k in 0..N {
-            if k != i {
-                let factor = a[k][i] / a[i][i];
-                for j in i..=N {
-                    a[k][j] -= factor * a[i][j];
-                }
+        let pivot_row = a[i].clone();
+        for (_, row) in a.iter_mut().enumerate().filter(|(k, _)| *k != i) {
+            let factor = row[i] / pivot_row[i];
+            for (value, above) in row.iter_mut().zip(&pivot_row) {
+                *value -= factor * above;
             }
         }
     }
@@ -91,7 +90,7 @@ pub fn step_at(values: &[f64], low: f64, high: f64) -> usize {
 
 /// Kendall's rank correlation (tau-b) of pairs: 1 same order, -1 reversed, 0 none.
 pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
-    let (mut agree, mut ties_a, mut ties_b, mut all) = (0.0, 0.0, 0.0, 0.0);
+    let (mut agree, mut ties_a, mut ties_b, mut all) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
     for (i, p) in pairs.iter().enumerate() {
         for q in &pairs[..i] {
             let (da, db) = (p.0 - q.0, p.1 - q.1);
@@ -103,7 +102,7 @@ pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
             }
         }
     }
-    let scale = ((all - ties_a) * (all - ties_b) as f64).sqrt();
+    let scale = ((all - ties_a) * (all - ties_b)).sqrt();
     if scale > 0.0 {
         agree / scale
     } else {

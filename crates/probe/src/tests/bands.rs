@@ -248,9 +248,9 @@ fn order(s: &mut Session<'_>, size: f64, first: f64) -> Result<(), Stop> {
     for round in 0..ROUNDS_MAX {
         s.pause(offset(0), pause_ms)?;
         let mut any = false;
-        for band in 0..ORDERED {
-            if rounds[band].is_none() && s.is_home(offset(band))? {
-                rounds[band] = Some(round);
+        for (band, came_home) in rounds.iter_mut().enumerate() {
+            if came_home.is_none() && s.is_home(offset(band))? {
+                *came_home = Some(round);
                 any = true;
             }
         }
