@@ -44,6 +44,7 @@ class Crates:
     guest: Path
     load: Path
     drive_object: Path
+    probe: Path
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def cargo_environment() -> dict[str, str]:
 
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
-    crates = Crates(stored / "shingle-drive", stored / "guest", stored / "load", stored / "shingle_drive.o")
+    programs = ("shingle-drive", "guest", "load")
+    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", "shingle-probe")))
     if stored.exists():
         used(stored)
         return crates
@@ -109,14 +111,14 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
             os.utime(path)
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load"],
+            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe"],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,
             env=environment,
         )
         with stored_at(stored) as part:
-            for name in ("shingle-drive", "guest", "load"):
+            for name in (*programs, "shingle-probe"):
                 shutil.copy2(target / "release" / name, part / name)
             process.run(
                 [ROOT / "crates/drive-abi/build-object.sh", part / "shingle_drive.o"],

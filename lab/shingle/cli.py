@@ -23,6 +23,7 @@ from shingle import (
     drives_cli,
     experiment,
     machine,
+    probe,
     process,
     record,
     run,
@@ -289,15 +290,20 @@ def file_systems_command(by_drive: bool, write: bool) -> None:
         out.print(f"{variant.name:16} {variant.summary}", soft_wrap=True)
 
 
-@cli.command("watch", epilog=_examples("watch"))
-@click.argument("device", required=False)
-def watch_command(device: str | None) -> None:
-    """Show what the drives of the running simulations are doing, until they end or you press Ctrl-C."""
+@cli.command("watch", epilog=_examples("watch", "watch /dev/sdb"))
+@click.argument("device", required=False, type=click.Path(path_type=Path))
+def watch_command(device: Path | None) -> None:
+    """Show what the drives of the running simulations are doing, or a real disk, until you press Ctrl-C.
+
+    Of a real disk, DEVICE, only latencies can be seen: a small read now and then, and what others ask of it.
+    """
     with contextlib.suppress(KeyboardInterrupt):
         if device is None:
             watch.runs(out)
-        else:
-            watch.device(device, out)
+            return
+        with Terminal(err) as progress:
+            program = probe.program(progress)
+        probe.watch_device(program, device)
 
 
 @cli.command("shell", epilog=_examples("shell", "shell --drive wd5000ys --fs xfs"))
@@ -311,6 +317,63 @@ def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
         built = build.everything(progress=progress)
         formatted = drive.formatted(built, profile, variant, seed=seed, progress=progress)
     shell.interactive(built, variant, formatted, seed=seed)
+
+
+@cli.command(
+    "probe",
+    epilog=_examples(
+        "probe /dev/sdb",
+        "probe /dev/sdb --destructive /dev/sdb --profile mine.toml",
+        "probe --drive st8000as0002 --only bands,cleaning",
+        "probe --table",
+    ),
+)
+@click.argument("device", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--destructive", metavar="DEVICE", type=click.Path(path_type=Path),
+    help="The device once more: what is on it will be lost. Without, it is only read.",
+)  # fmt: skip
+@click.option("--drive", "drive_name", help="A simulated drive instead of a device (`./shingle drives` lists them).")
+@click.option(
+    "--profile", "profile_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a drive profile that the lab can run.",
+)  # fmt: skip
+@click.option("--only", metavar="TEST,...", help="Only these tests, and those they need (docs/probe.md).")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same requests.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--table", is_flag=True, help="Probe every simulated drive and renew the table of docs/probe.md.")
+def probe_command(
+    device: Path | None,
+    destructive: Path | None,
+    drive_name: str | None,
+    profile_file: Path | None,
+    only: str | None,
+    seed: int,
+    as_json: bool,
+    table: bool,
+) -> None:
+    """Find out from timing alone what kind of drive a disk is.
+
+    Whether it is conventional or shingled, its persistent cache, its bands, and when it cleans.
+    """
+    if sum((device is not None, drive_name is not None, table)) != 1:
+        raise click.UsageError("expected a DEVICE, or --drive NAME, or --table.")
+    if destructive is not None and device is None:
+        raise click.UsageError("--destructive is for a DEVICE.")
+    if drive_name is not None:
+        drive.find(drive_name)
+    with Terminal(err) as progress:
+        program = probe.program(progress)
+    if table:
+        status = probe.table(program)
+    elif device is not None:
+        status = probe.disk(
+            program, device, destructive=destructive, profile=profile_file, only=only, seed=seed, as_json=as_json
+        )
+    else:
+        assert drive_name is not None
+        status = probe.simulated(program, drive_name, profile=profile_file, only=only, seed=seed, as_json=as_json)
+    sys.exit(status)
 
 
 @cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))

@@ -9,7 +9,6 @@ under a fixed number, and so it is found, whoever started it.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -146,15 +145,6 @@ def _fitting(shown: Sequence[Watched], rows: int) -> RenderableType:
     newest = sorted(shown, key=lambda each: each.since, reverse=True)
     parts: list[RenderableType] = [panel(each) for each in newest[:full]]
     return Group(*parts, *(Text(line(each)) for each in newest[full:]))
-
-
-def device(path: str, console: Console) -> None:
-    """Watches a real disk, as far as this program can."""
-    try:
-        watch_device = importlib.import_module("shingle.probe").watch_device
-    except (ModuleNotFoundError, AttributeError):
-        raise Failure(f"{path} cannot be watched: this version only watches simulated runs.") from None
-    watch_device(path, console)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,14 @@ import io
 import json
 import os
 import subprocess
-import sys
 import time
-import types
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from shingle import cli, watch
+from shingle import cli, probe, watch
 from shingle.failure import Failure
 from shingle.progress import CacheLimits
 
@@ -152,11 +150,11 @@ def test_ctrl_c_is_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_real_disk_is_the_probe_s_business(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    probe = types.SimpleNamespace(watch_device=lambda path, console: asked.append(path))
-    monkeypatch.setitem(sys.modules, "shingle.probe", probe)
+    asked: list[Path] = []
+    monkeypatch.setattr(probe, "program", lambda progress: Path("shingle-probe"))
+    monkeypatch.setattr(probe, "watch_device", lambda program, device: asked.append(device))
     assert CliRunner().invoke(cli.cli, ["watch", "/dev/sdz"]).exit_code == 0
-    assert asked == ["/dev/sdz"]
+    assert asked == [Path("/dev/sdz")]
 
 
 def test_a_machine_is_found_by_the_folder_that_it_holds_open(tmp_path: Path) -> None:

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For simulated drives, whose parameters are known: what was configured against what a probe found. The tests
+//! themselves see none of this.
+
+use crate::finding::{Findings, Value};
+use crate::plan::Plan;
+use crate::session::{SeekLaw, Session};
+use crate::simulated::SimulatedDisk;
+use crate::statistics::median;
+use crate::tests::bands::region_start;
+use drive_tool::profile::{convert, ProfileText};
+use smr_drive::mechanics::layout::Layout;
+use smr_drive::profile::{Profile, Translation};
+use smr_drive::translation::bands::Bands;
+use std::fmt::Write;
+use zoned::{Block, BLOCK_BYTES};
+
+/// A found number may be so far from the configured one.
+pub const TOLERANCE: f64 = 0.15;
+
+/// 48 MiB.
+const BANDS_APART_BLOCKS: u64 = 12_288;
+
+/// One parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Key of the finding.
+    pub key: String,
+    /// Unit.
+    pub unit: String,
+    /// What the profile says.
+    pub configured: Value,
+    /// What was found.
+    pub found: Option<Value>,
+    /// Of a number, relative.
+    pub error: Option<f64>,
+}
+
+impl Row {
+    /// Whether the same word, or a number near enough, was found.
+    pub fn agrees(&self) -> bool {
+        match self.error {
+            Some(error) => error.abs() <= TOLERANCE,
+            None => self.found.as_ref() == Some(&self.configured),
+        }
+    }
+}
+
+/// What a perfect probe would find.
+fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value, &'static str)> {
+    let number = |key: &str| Value::Number(text.get(key));
+    let word = |word: &str| Value::Word(word.into());
+    let law = SeekLaw {
+        a: text.get("seek.short_base"),
+        b: text.get("seek.short_root"),
+        c: text.get("seek.long_base"),
+        d: text.get("seek.long_slope"),
+        knee: text.get("seek.knee"),
+    };
+    let mut all = vec![
+        ("platters.spindle", number("platters.spindle"), "rpm"),
+        ("platters.outer_rate", number("platters.outer_rate"), "MB/s"),
+        ("platters.inner_rate", number("platters.inner_rate"), "MB/s"),
+        ("interface.command", number("interface.command"), "ms"),
+        ("interface.link_rate", number("interface.link_rate"), "MB/s"),
+        ("seek.mean", Value::Number(law.mean_ms()), "ms"),
+        ("seek.full", Value::Number(law.ms(1.0)), "ms"),
+    ];
+    let Translation::StaticMapping(mapping) = &profile.translation else {
+        let conventional = profile.translation == Translation::Conventional;
+        let kind = if conventional {
+            "conventional"
+        } else {
+            "drive-managed SMR"
+        };
+        all.push(("kind", word(kind), ""));
+        return all;
+    };
+    let layout = Layout::new(&profile.mechanics);
+    let bands = Bands::new(&layout, mapping, profile.capacity_blocks());
+    // Where tracks change their size, a band is cut short: the median of some.
+    let band = |place: f64| {
+        let first = region_start(profile.capacity_bytes, place) / BLOCK_BYTES;
+        let sizes: Vec<f64> = (0..9)
+            .map(|i| {
+                bands
+                    .range_of(Block(first + i * BANDS_APART_BLOCKS))
+                    .blocks()
+            })
+            .map(|blocks| (blocks * BLOCK_BYTES) as f64 / f64::from(1 << 20))
+            .collect();
+        Value::Number(median(&sizes))
+    };
+    all.extend([
+        ("kind", word("drive-managed SMR"), ""),
+        ("band.outer", band(0.03), "MiB"),
+        ("band.middle", band(0.5), "MiB"),
+        ("band.inner", band(0.97), "MiB"),
+        ("mapping", word("static"), ""),
+        ("cache.place", word("outer diameter"), ""),
+        (
+            "translation.cache_entries",
+            number("translation.cache_entries"),
+            "1",
+        ),
+        ("translation.cache", number("translation.cache"), "GiB"),
+        (
+            "translation.entry_time",
+            number("translation.entry_time"),
+            "ms",
+        ),
+        (
+            "translation.stream_min",
+            number("translation.stream_min"),
+            "MiB",
+        ),
+        ("translation.idle", number("translation.idle"), "s"),
+        (
+            "translation.clean_slice",
+            number("translation.clean_slice"),
+            "ms",
+        ),
+        ("cleaning.order", word("oldest first"), ""),
+        ("cleaning.idle", word("yes"), ""),
+        ("cleaning.busy", word("no"), ""),
+        ("cleaning.forced", word("in slices between writes"), ""),
+    ]);
+    all
+}
+
+/// All parameters of a profile that a probe looks for.
+pub fn compare(text: &ProfileText, profile: &Profile, findings: &Findings) -> Vec<Row> {
+    let row = |(key, configured, unit): (&str, Value, &str)| {
+        let found = findings.get(key).and_then(|f| f.value.clone());
+        let error = match (&configured, &found) {
+            (Value::Number(wanted), Some(Value::Number(found))) => Some(found / wanted - 1.0),
+            _ => None,
+        };
+        Row {
+            key: key.into(),
+            unit: unit.into(),
+            configured,
+            found,
+            error,
+        }
+    };
+    configured(text, profile).into_iter().map(row).collect()
+}
+
+/// What came of one drive.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// A table in Markdown.
+    pub text: String,
+    /// All rows.
+    pub rows: Vec<Row>,
+}
+
+/// Probes a drive that has served, with all tests. `None`: it tells its zones when asked.
+pub fn probed(text: &ProfileText, seed: u64) -> Result<Option<Probed>, String> {
+    let profile = convert(text).map_err(|why| why.to_string())?;
+    if matches!(profile.translation, Translation::HostManaged(_)) {
+        return Ok(None);
+    }
+    let mut disk = SimulatedDisk::used(profile.clone(), seed);
+    let mut session = Session::new(&mut disk, seed, |_| ());
+    Plan::new(&[], true)?
+        .run(&mut session)
+        .map_err(|why| why.to_string())?;
+    let rows = compare(text, &profile, &session.findings);
+    let minutes = session.now_s() / 60.0;
+    let text = format!(
+        "{}\n{minutes:.0} minutes of the drive's time.\n",
+        markdown(&profile.name, &rows)
+    );
+    Ok(Some(Probed { text, rows }))
+}
+
+/// A value for people.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Word(word) => word.clone(),
+        Value::Number(number) => {
+            // Four digits that count.
+            let digits = 3 - number.abs().max(1e-9).log10().floor() as i32;
+            format!("{number:.*}", digits.clamp(0, 6) as usize)
+        }
+    }
+}
+
+/// Rows as a table in Markdown.
+pub fn markdown(name: &str, rows: &[Row]) -> String {
+    let agree = rows.iter().filter(|r| r.agrees()).count();
+    let mut text = format!("### {name}: {agree} of {}\n\n", rows.len());
+    text.push_str("| parameter | unit | configured | found | error |\n|---|---|---|---|---|\n");
+    for row in rows {
+        let found = row.found.as_ref().map_or("could not tell".into(), shown);
+        let error = match row.error {
+            Some(error) => format!("{:+.1} %", 100.0 * error),
+            None if row.agrees() => "same".into(),
+            None => "differs".into(),
+        };
+        let error = if row.agrees() {
+            error
+        } else {
+            format!("**{error}**")
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {found} | {error} |",
+            row.key,
+            row.unit,
+            shown(&row.configured)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_agrees_within_the_tolerance_and_not_beyond() {
+        let mut row = Row {
+            key: "x".into(),
+            unit: "s".into(),
+            configured: Value::Number(10.0),
+            found: Some(Value::Number(11.4)),
+            error: Some(0.14),
+        };
+        assert!(row.agrees());
+        row.error = Some(-0.16);
+        assert!(!row.agrees());
+        (row.error, row.found) = (None, None);
+        assert!(!row.agrees());
+        assert!(markdown("d", &[row]).contains("| x | s | 10.00 | could not tell | **differs** |"));
+    }
+
+    #[test]
+    fn values_show_four_digits() {
+        let shown = |n| shown(&Value::Number(n));
+        assert_eq!(
+            [shown(0.3045), shown(180064.2), shown(39.5312)],
+            ["0.3045", "180064", "39.53"]
+        );
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Drives whose parameters nobody wrote into a test: drawn from a seed, hidden in the drive, found again.
+//!
+//! A failure prints its seed; `SHINGLE_SEED=n cargo test -p probe --test recovery` replays it. `SHINGLE_DRAWS=n` draws more.
+
+use drive_tool::profile::{convert, read, ProfileText};
+use probe::compare::{compare, markdown, probed};
+use probe::finding::Findings;
+use probe::plan::Plan;
+use probe::session::Session;
+use probe::simulated::SimulatedDisk;
+use smr_drive::profile::Profile;
+
+const SHINGLED: &str = include_str!("../../../drives/st8000as0002.toml");
+const CONVENTIONAL: &str = include_str!("../../../drives/wd5000ys.toml");
+
+/// (parameter, least, most), drawn evenly on a logarithmic scale.
+const DRAWN: [(&str, f64, f64); 14] = [
+    ("host.capacity", 1e12, 12e12),
+    ("platters.spindle", 4800.0, 7500.0),
+    ("platters.outer_rate", 120.0, 260.0),
+    ("platters.inner_rate", 55.0, 110.0),
+    ("seek.short_root", 10.0, 18.0),
+    ("interface.command", 0.05, 0.3),
+    ("translation.band", 10.0, 35.0),
+    ("translation.cache", 3.0, 40.0),
+    ("translation.cache_entries", 15_000.0, 300_000.0),
+    ("translation.entry_time", 0.2, 1.2),
+    ("translation.idle", 0.15, 5.0),
+    ("translation.clean_slice", 60.0, 200.0),
+    ("translation.stream_min", 1.0, 30.0),
+    ("interface.link_rate", 280.0, 560.0),
+];
+
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn variable(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+fn drawn(seed: u64) -> (ProfileText, Profile) {
+    let mut random = Random(seed);
+    let mut text = read("drawn", SHINGLED).unwrap();
+    for (key, least, most) in DRAWN {
+        let value = least * (most / least).powf(random.unit());
+        // Blocks, tracks and entries are whole.
+        let step = match key {
+            "host.capacity" => Some(4096.0),
+            "translation.band" | "translation.cache_entries" => Some(1.0),
+            _ => None,
+        };
+        let value = step.map_or(value, |step: f64| (value / step).round() * step);
+        text.parameters.get_mut(key).unwrap().value = value;
+    }
+    // If the map is full first, nobody can tell the bytes.
+    let most = text.get("translation.cache_entries") / 1024.0 * 0.7;
+    let cache = &mut text.parameters.get_mut("translation.cache").unwrap().value;
+    *cache = cache.min(most);
+    // Nor an append that is hidden behind the command.
+    let least = text.get("interface.command") * 1.5;
+    let entry = &mut text
+        .parameters
+        .get_mut("translation.entry_time")
+        .unwrap()
+        .value;
+    *entry = entry.max(least);
+    // A steady join at the knee, as real arms have.
+    let [a, b, d, knee] =
+        ["short_base", "short_root", "long_slope", "knee"].map(|k| text.get(&format!("seek.{k}")));
+    text.parameters.get_mut("seek.long_base").unwrap().value = a + b * f64::sqrt(knee) - d * knee;
+    let profile = convert(&text).unwrap();
+    (text, profile)
+}
+
+fn found(profile: &Profile, seed: u64) -> Findings {
+    let mut disk = SimulatedDisk::used(profile.clone(), seed);
+    let mut session = Session::new(&mut disk, seed, |_| ());
+    Plan::new(&[], true).unwrap().run(&mut session).unwrap();
+    session.findings
+}
+
+#[test]
+fn parameters_that_nobody_wrote_down_are_found_again() {
+    let first = variable("SHINGLE_SEED", 1);
+    let mut all: Vec<String> = Vec::new();
+    for seed in first..first + variable("SHINGLE_DRAWS", 3) {
+        let (text, profile) = drawn(seed);
+        let findings = found(&profile, seed);
+        let rows = compare(&text, &profile, &findings);
+        println!("{}", markdown(&format!("SHINGLE_SEED={seed}"), &rows));
+        let wrong: Vec<&str> = rows
+            .iter()
+            .filter(|r| !r.agrees())
+            .map(|r| r.key.as_str())
+            .collect();
+        for key in &wrong {
+            println!(
+                "SHINGLE_SEED={seed} {key}: {}",
+                findings.get(key).map_or("not found", |f| &f.how)
+            );
+        }
+        all.extend(wrong.iter().map(|key| format!("SHINGLE_SEED={seed} {key}")));
+    }
+    assert!(all.is_empty(), "{all:?}");
+}
+
+#[test]
+fn the_page_holds_what_the_probe_finds() {
+    let page = include_str!("../../../docs/probe.md");
+    for source in [SHINGLED, CONVENTIONAL] {
+        let text = read("x", source).unwrap();
+        let probed = probed(&text, 1).unwrap().unwrap();
+        assert!(probed.rows.iter().all(|r| r.agrees()), "{}", probed.text);
+        assert!(
+            page.contains(&probed.text),
+            "`./shingle probe --table` renews docs/probe.md:\n{}",
+            probed.text
+        );
+    }
+}
+
+#[test]
+fn a_written_profile_runs_and_is_found_again() {
+    for source in [SHINGLED, CONVENTIONAL] {
+        let profile = convert(&read("source", source).unwrap()).unwrap();
+        let mut disk = SimulatedDisk::used(profile, 5);
+        let mut session = Session::new(&mut disk, 5, |_| ());
+        Plan::new(&[], true).unwrap().run(&mut session).unwrap();
+        let written = probe::profile::write(&session, "2026-01-31").unwrap();
+        let again = read("written", &written).unwrap();
+        assert!(
+            written.contains("measured by shingle probe on 2026-01-31"),
+            "{written}"
+        );
+        let rows = compare(&again, &convert(&again).unwrap(), &session.findings);
+        assert!(
+            rows.iter().all(|r| r.agrees()),
+            "{}",
+            markdown("written", &rows)
+        );
+    }
+}
+
+#[test]
+fn a_small_drive_is_refused_in_a_sentence() {
+    let mut profile = convert(&read("x", SHINGLED).unwrap()).unwrap();
+    profile.capacity_bytes = 1 << 30;
+    let mut disk = SimulatedDisk::new(profile, 1);
+    let mut session = Session::new(&mut disk, 1, |_| ());
+    let stop = Plan::new(&[], true).unwrap().run(&mut session).unwrap_err();
+    assert!(stop.to_string().contains("16 GiB"), "{stop}");
+}

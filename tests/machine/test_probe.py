@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The probe in the machine: through the block layer of a real kernel it finds what it finds without one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from harness import PROFILE, Bench
+from shingle import drive, job
+from shingle.machine import Boot
+
+pytestmark = pytest.mark.machine
+
+LIMIT_S = 120
+TEST = "bands"
+
+
+def findings(text: str) -> dict[str, Any]:
+    return {each["key"]: each for each in json.loads(text)["findings"]}
+
+
+def native(bench: Bench) -> dict[str, Any]:
+    done = subprocess.run(
+        [bench.built.crates.probe, "simulated", drive.find(PROFILE).path, "--fresh", "--only", TEST, "--json"],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return findings(done.stdout)
+
+
+def test_the_probe_finds_the_same_bands_through_a_kernel(bench: Bench) -> None:
+    empty = bench.empty(capacity_bytes=drive.capacity_of(drive.find(PROFILE)))
+    probe = bench.built.crates.probe
+    argv = [f"{job.OUT}/{probe.name}", "disk", "/dev/shd0", "--destructive", "/dev/shd0", "--only", TEST, "--json"]
+    run = bench.boot([job.run(argv, stdout="probe.json")], drive=empty, boot=Boot(steps=(), files=(probe,)))
+    found, expected = findings(run.text("probe.json")), native(bench)
+    assert found["kind"]["value"] == expected["kind"]["value"] == "drive-managed SMR"
+    assert found["cleaning.order"]["value"] == "oldest first"
+    for key in ("band.outer", "band.middle", "band.inner", "platters.spindle", "translation.idle", "seek.mean"):
+        assert found[key]["value"] == pytest.approx(expected[key]["value"], rel=0.05), key
+
+
+def test_a_disk_that_is_in_use_is_not_probed(bench: Bench) -> None:
+    formatted = bench.formatted("ext4")
+    probe = bench.built.crates.probe
+    asked = job.run([f"{job.OUT}/{probe.name}", "disk", "/dev/shd0", "--json"], may_fail=True)
+    run = bench.boot(bench.mounted(formatted, asked), drive=formatted.file, boot=Boot(steps=(), files=(probe,)))
+    step = next(step for step in run.outcome.steps if step.do == "exec")
+    assert step.status == 2
