@@ -89,9 +89,13 @@ impl SBlocks {
         self.debt_ns += ns * share / (1000 - share);
     }
 
-    /// The s-block that has been dirty for longest in the section that is fullest; without any, the open one that did
-    /// not grow for longest and whose old slot still has something to give.
-    fn next_to_clean(&self) -> Option<u32> {
+    /// The s-block that has been dirty for longest in the section that a write waits for, or else in the one that is
+    /// fullest; without any, the open one that did not grow for longest and whose old slot still has something to give.
+    fn next_to_clean(&self, forced: bool) -> Option<u32> {
+        let wanted = self.wanted.get().filter(|_| forced);
+        if let Some(x) = wanted.and_then(|section| self.map.oldest(section)) {
+            return Some(x);
+        }
         if self.map.dirty_count() > 0 {
             let sections = 0..self.map.section_count();
             let oldest = sections.filter_map(|i| Some((i, self.map.oldest(i)?)));
@@ -103,8 +107,8 @@ impl SBlocks {
             .map(|(x, _)| *x)
     }
 
-    fn start_job(&mut self, arm: &mut Arm, now_ns: u64) -> Option<Job> {
-        let x = self.next_to_clean()?;
+    fn start_job(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<Job> {
+        let x = self.next_to_clean(forced)?;
         let section = self.map.section(x);
         let (entries, blocks, pieces) = self.map.scatter(x);
         let dirty = entries > 0;
@@ -189,7 +193,7 @@ impl SBlocks {
         let mut job = match self.job.take() {
             Some(job) => job,
             None => {
-                let job = self.start_job(arm, now_ns)?;
+                let job = self.start_job(arm, now_ns, forced)?;
                 arm.drift_to(job.place());
                 job
             }
@@ -261,5 +265,5 @@ impl SBlocks {
     }
 }
 
-/// Cleaning never takes more, in thousandths.
-const SHARE_MAX: u64 = 995;
+/// Cleaning never takes more, in thousandths: a visit to a log is followed by at most nineteen times as much cleaning.
+const SHARE_MAX: u64 = 950;

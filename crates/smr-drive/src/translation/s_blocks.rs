@@ -44,6 +44,7 @@ use crate::trace::Where;
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use zoned::{BandId, Block, BlockRange, BLOCK_BYTES};
 
 /// What the destage on its way will do to the map before its own blocks.
@@ -63,6 +64,8 @@ pub struct SBlocks {
     pub(super) job: Option<Job>,
     /// Time that cleaning has to catch up with writing.
     pub(super) debt_ns: u64,
+    /// The section whose lack of room makes a write wait.
+    pub(super) wanted: Cell<Option<usize>>,
     streams: Streams,
     pending: Pending,
     destage_blocks_max: u64,
@@ -100,6 +103,7 @@ impl SBlocks {
             map,
             job: None,
             debt_ns: 0,
+            wanted: Cell::new(None),
             streams: Streams::new(s_blocks.stream_runs_max, s_blocks.stream_memory_ns),
             pending: Pending::default(),
             destage_blocks_max: profile.buffer.destage_blocks_max,
@@ -431,6 +435,7 @@ impl TranslationLayer for SBlocks {
             let section = self.map.section(self.map.locate(at).0);
             let end = range.end.min(self.map.section_range(section).end);
             if !self.accepts_in(section, BlockRange::new(at, end), buffer) {
+                self.wanted.set(Some(section));
                 return false;
             }
             at = end;
@@ -509,6 +514,7 @@ impl TranslationLayer for SBlocks {
         self.streams.clear();
         self.drop_job();
         self.drop_pending();
+        self.wanted.set(None);
         self.debt_ns = 0;
     }
 
