@@ -3,31 +3,12 @@
 
 mod common;
 
-use common::{at, host, used_host, Random, GIB_BLOCKS, MIB_BLOCKS, S};
+use common::{at, host, used_host, write_run, Random, GIB_BLOCKS, MIB_BLOCKS, S};
 use drive_tool::host::Host;
 use smr_drive::request::{Op, FLAG_FUA};
 
 const DRIVE: &str = "st8000as0002";
 const BAND_BLOCKS: u64 = 10_240;
-
-/// Writes `blocks` in requests of `request` blocks, up to eight at a time, and waits for all.
-fn write_run(host: &mut Host, from: u64, blocks: u64, request: u64) {
-    let (mut at_block, mut running) = (from, 0);
-    while at_block < from + blocks || running > 0 {
-        if at_block < from + blocks && running < 8 {
-            let n = request.min(from + blocks - at_block);
-            host.submit(Op::Write, at(at_block, n), 0).unwrap();
-            at_block += n;
-            running += 1;
-            continue;
-        }
-        running -= host.completions();
-        if running > 0 {
-            host.step();
-            running -= host.completions();
-        }
-    }
-}
 
 /// One commit as jbd2 does it: the blocks, a flush, the commit block with FUA. Returns where the next one goes on.
 fn commit(host: &mut Host, from: u64, blocks: u64, request: u64) -> u64 {

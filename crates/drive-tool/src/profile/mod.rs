@@ -51,6 +51,18 @@ mod tests {
     }
 
     #[test]
+    fn s_blocks_need_buffers_that_hold_two_of_them() {
+        const S_BLOCKS: &str = include_str!("../../../../drives/wd40nmzw.toml");
+        let profile = parse("wd40nmzw.toml", S_BLOCKS).unwrap();
+        assert!(matches!(profile.translation, Translation::SBlocks(_)));
+        let wrong = refusal(&S_BLOCKS.replace("cache = { value = 40,", "cache = { value = 1,"));
+        assert!(wrong.contains("translation.cache"), "{wrong}");
+        let wrong =
+            refusal(&S_BLOCKS.replace("low_water = { value = 5,", "low_water = { value = 95,"));
+        assert!(wrong.contains("translation.low_water"), "{wrong}");
+    }
+
+    #[test]
     fn a_wrong_unit_is_refused_with_line_and_key() {
         let wrong = refusal(&SHINGLED.replace(
             "value = 5980, unit = \"rpm\"",

@@ -6,6 +6,7 @@ use drive_tool::profile;
 use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
+use smr_drive::request::Op;
 use smr_drive::state::{SavedStatic, SavedTranslation, State};
 use smr_drive::Drive;
 use std::path::Path;
@@ -55,5 +56,35 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
+    }
+}
+
+/// A drive on which every block was written before.
+pub fn fully_used_host(name: &str) -> Host {
+    Host::with_drive(Drive::new(
+        Opened {
+            state: Box::new(State::used(profile(name), 7)),
+            contents: Contents::new(),
+        },
+        7,
+    ))
+}
+
+/// Writes `blocks` in requests of `request` blocks, up to eight at a time, and waits for all.
+pub fn write_run(host: &mut Host, from: u64, blocks: u64, request: u64) {
+    let (mut at_block, mut running) = (from, 0);
+    while at_block < from + blocks || running > 0 {
+        if at_block < from + blocks && running < 8 {
+            let n = request.min(from + blocks - at_block);
+            host.submit(Op::Write, at(at_block, n), 0).unwrap();
+            at_block += n;
+            running += 1;
+            continue;
+        }
+        running -= host.completions();
+        if running > 0 {
+            host.step();
+            running -= host.completions();
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::cleaning::merge_ns;
 use super::s_blocks::SBlocks;
 use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
+use crate::profile::Share;
 use alloc::vec::Vec;
 use zoned::Pba;
 
@@ -68,24 +69,9 @@ impl SBlocks {
         entries.max(ring).min(1000)
     }
 
-    /// The share of the arm's time that cleaning takes when a section is so full; see [`crate::profile::Share`].
-    fn share(&self, fill: u64) -> u64 {
-        let s = &self.profile.share;
-        let line = |x0: u64, y0: u64, x1: u64, y1: u64| y0 + (y1 - y0) * (fill - x0) / (x1 - x0);
-        let share = if fill < s.low_water {
-            line(0, 0, s.low_water, s.low)
-        } else if fill < s.high_water {
-            line(s.low_water, s.low, s.high_water, s.high)
-        } else {
-            line(s.high_water, s.high, 1000, 1000)
-        };
-        // Something is left for the host even then.
-        share.min(SHARE_MAX)
-    }
-
     /// The arm wrote to a section for `ns`: cleaning gets its share.
     pub(super) fn owe(&mut self, section: usize, ns: u64) {
-        let share = self.share(self.fill(section));
+        let share = share_at(&self.profile.share, self.fill(section));
         self.debt_ns += ns * share / (1000 - share);
     }
 
@@ -267,3 +253,37 @@ impl SBlocks {
 
 /// Cleaning never takes more, in thousandths: a visit to a log is followed by at most nineteen times as much cleaning.
 const SHARE_MAX: u64 = 950;
+
+/// The share of the arm's time that cleaning takes when an exception buffer is so full, both in thousandths.
+fn share_at(share: &Share, fill: u64) -> u64 {
+    let line = |x0: u64, y0: u64, x1: u64, y1: u64| y0 + (y1 - y0) * (fill - x0) / (x1 - x0);
+    let taken = if fill < share.low_water {
+        line(0, 0, share.low_water, share.low)
+    } else if fill < share.high_water {
+        line(share.low_water, share.low, share.high_water, share.high)
+    } else {
+        line(share.high_water, share.high, 1000, 1000)
+    };
+    taken.min(SHARE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_cleaning_rises_without_a_step() {
+        let share = Share {
+            low_water: 50,
+            low: 400,
+            high_water: 900,
+            high: 750,
+        };
+        let curve: Vec<u64> = (0..=1000).map(|fill| share_at(&share, fill)).collect();
+        assert_eq!(
+            (curve[0], curve[50], curve[900], curve[1000]),
+            (0, 400, 750, SHARE_MAX)
+        );
+        assert!(curve.windows(2).all(|w| w[0] <= w[1] && w[1] <= w[0] + 8));
+    }
+}

@@ -64,6 +64,8 @@ pub struct SBlocks {
     pub(super) job: Option<Job>,
     /// Time that cleaning has to catch up with writing.
     pub(super) debt_ns: u64,
+    /// What waits in the buffer for each section; too much where writes overlapped.
+    waiting: Vec<Cell<Demand>>,
     /// The section whose lack of room makes a write wait.
     pub(super) wanted: Cell<Option<usize>>,
     streams: Streams,
@@ -79,6 +81,22 @@ pub struct SBlocks {
 struct Demand {
     entries: u64,
     blocks: u64,
+}
+
+impl Demand {
+    fn plus(self, other: Demand) -> Demand {
+        Demand {
+            entries: self.entries + other.entries,
+            blocks: self.blocks + other.blocks,
+        }
+    }
+
+    fn less(self, other: Demand) -> Demand {
+        Demand {
+            entries: self.entries.saturating_sub(other.entries),
+            blocks: self.blocks.saturating_sub(other.blocks),
+        }
+    }
 }
 
 impl SBlocks {
@@ -100,6 +118,7 @@ impl SBlocks {
             "a section's exception buffer holds both ends of any request"
         );
         SBlocks {
+            waiting: vec![Cell::default(); map.section_count()],
             map,
             job: None,
             debt_ns: 0,
@@ -153,42 +172,37 @@ impl SBlocks {
     }
 
     /// What waits in the buffer for a section.
-    fn waiting(&self, section: BlockRange, buffer: &VolatileBuffer) -> Demand {
-        let before = buffer.piece_at(section.start);
-        let from = before.map_or(section.start, |(range, _)| range.start);
+    fn count_waiting(&self, section: usize, buffer: &VolatileBuffer) -> Demand {
+        let of_section = self.map.section_range(section);
+        let before = buffer.piece_at(of_section.start);
+        let from = before.map_or(of_section.start, |(range, _)| range.start);
         buffer
             .pieces_from(from)
-            .take_while(|(range, _)| range.start < section.end)
-            .map(|(range, _)| self.demand(range.intersection(section)))
-            .fold(Demand::default(), |a, b| Demand {
-                entries: a.entries + b.entries,
-                blocks: a.blocks + b.blocks,
-            })
+            .take_while(|(range, _)| range.start < of_section.end)
+            .map(|(range, _)| self.demand(range.intersection(of_section)))
+            .fold(Demand::default(), Demand::plus)
     }
 
-    /// Whether a section can take `range`, which lies in it.
+    /// Whether a section can take `range`, which lies in it. What is let in is remembered as waiting; only when that
+    /// leaves no room, the buffer is looked through.
     fn accepts_in(&self, section: usize, range: BlockRange, buffer: &VolatileBuffer) -> bool {
         let mut demand = self.demand(range);
         if demand.blocks == 0 {
             return true;
         }
-        // Mostly there is room even if all that waits were for this section.
-        let p = &self.profile;
-        let pieces = buffer.piece_count() as u64;
-        let most = Demand {
-            entries: 2 * pieces
-                + buffer.blocks() / p.entry_blocks_max.min(p.s_block_blocks)
-                + buffer.blocks() / p.s_block_blocks,
-            blocks: buffer.blocks(),
-        };
-        if self.has_room(section, demand, most) {
-            return true;
+        let waiting = &self.waiting[section];
+        let mut fits = self.has_room(section, demand, waiting.get());
+        if !fits {
+            waiting.set(self.count_waiting(section, buffer));
+            if buffer.absorbs(range) || self.map.has_exception(range) || self.goes_on(range.start) {
+                demand.entries = 0;
+            }
+            fits = self.has_room(section, demand, waiting.get());
         }
-        if buffer.absorbs(range) || self.map.has_exception(range) || self.goes_on(range.start) {
-            demand.entries = 0;
+        if fits {
+            waiting.set(waiting.get().plus(demand));
         }
-        let waiting = self.waiting(self.map.section_range(section), buffer);
-        self.has_room(section, demand, waiting)
+        fits
     }
 
     /// Whether a stream goes on at `at`.
@@ -283,6 +297,8 @@ impl SBlocks {
         }
         let last = *ranges.last()?;
         self.cursor = last.end;
+        let section = self.map.section(self.map.locate(last.start).0);
+        self.waiting[section].set(self.count_waiting(section, buffer));
         Some(Destage {
             place: Where::PersistentCache,
             ranges,
@@ -476,6 +492,12 @@ impl TranslationLayer for SBlocks {
             let classes = of_range.fold(0, |c, f| c | f.classes);
             let (x, first) = self.map.locate(range.start);
             self.map.append(x, first, first + range.blocks(), classes);
+            let landed = Demand {
+                entries: 1,
+                blocks: range.blocks(),
+            };
+            let waiting = &self.waiting[self.map.section(x)];
+            waiting.set(waiting.get().less(landed));
             counters.cached_bytes += bytes(range);
         }
         let (entries, blocks) = self.map.totals();
@@ -515,6 +537,7 @@ impl TranslationLayer for SBlocks {
         self.drop_job();
         self.drop_pending();
         self.wanted.set(None);
+        self.waiting.iter().for_each(|w| w.set(Demand::default()));
         self.debt_ns = 0;
     }
 
