@@ -13,6 +13,7 @@ use smr_drive::counters::Counters;
 use smr_drive::mechanics::arm::Arm;
 use smr_drive::profile::Profile;
 use smr_drive::state::SavedTranslation;
+use smr_drive::trace::Where;
 use smr_drive::translation::{self, Need, TranslationLayer};
 use smr_drive::volatile_buffer::{Arrival, VolatileBuffer};
 use std::collections::BTreeMap;
