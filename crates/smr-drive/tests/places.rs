@@ -94,13 +94,14 @@ impl Bench {
         places
     }
 
-    /// Does what changes the layer's mind about places: data that moved were copied, and `landed` are new.
-    fn change(&mut self, landed: &[(u64, u64)], change: impl FnOnce(&mut Self)) {
+    /// Does what changes the layer's mind about places: `landed` are new. Other data may be elsewhere only where it
+    /// `moves` them, and were copied there.
+    fn change(&mut self, landed: &[(u64, u64)], moves: bool, change: impl FnOnce(&mut Self)) {
         let before = self.places();
         change(self);
         let after = self.places();
-        let moved =
-            (0..BLOCKS as usize).filter(|i| self.durable[*i] != 0 && before[*i] != after[*i]);
+        let moved = (0..BLOCKS as usize)
+            .filter(|i| moves && self.durable[*i] != 0 && before[*i] != after[*i]);
         let copies: Vec<(Pba, u64)> = moved.map(|i| (after[i], self.durable[i])).collect();
         self.medium.extend(copies);
         for (block, write) in landed {
@@ -184,11 +185,24 @@ impl Bench {
             return true;
         }
         let landed = self.buffer.landed();
-        self.change(&flying, |bench| {
+        let before = self.places();
+        let in_place = destage.place == Where::InPlace;
+        self.change(&flying, in_place, |bench| {
             bench
                 .layer
                 .land(&destage, &landed, &mut Counters::default());
         });
+        // INV-T2, as far as it shows: the arm is behind what was written in place; what was appended is elsewhere now.
+        let after = self.places();
+        if in_place {
+            for block in destage.span.start.0..destage.span.end.0 {
+                let behind = after[block as usize] + (destage.span.end.0 - block);
+                assert_eq!(behind, self.arm.at(), "INV-T2: {block}");
+            }
+        } else {
+            let same = |b: u64| before[b as usize] == after[b as usize];
+            assert!(!flying.iter().any(|(b, _)| same(*b)), "INV-T2");
+        }
         true
     }
 
@@ -200,7 +214,7 @@ impl Bench {
         if cut {
             return self.power_cut();
         }
-        self.change(&[], |bench| {
+        self.change(&[], true, |bench| {
             let now_ns = bench.now_ns;
             bench
                 .layer

@@ -4,6 +4,8 @@
 //! Each write gives its blocks a new version. Of each block we know the versions written, the oldest that a read may
 //! return (`acknowledged`) and the oldest that may be found after a power cut (`durable`).
 
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
 use smr_drive::contents::Contents;
 use smr_drive::file::{self, Opened};
 use smr_drive::profile::{Profile, Translation};
