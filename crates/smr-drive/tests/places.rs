@@ -25,7 +25,7 @@ const BLOCKS: u64 = 2048;
 enum Action {
     Write { first: u64, blocks: u64 },
     Continue { requests: u64, blocks: u64 },
-    Destage { flush: bool, cut: bool },
+    Destage { times: u64, cut: bool },
     Clean { slices: u64, cut: bool },
     Sleep { ms: u64 },
     Discard { first: u64, blocks: u64 },
@@ -36,13 +36,15 @@ enum Action {
 fn action() -> impl Strategy<Value = Action> {
     let place = || prop_oneof![2 => 0..200u64, 1 => 0..BLOCKS - 40];
     let seldom = || prop::bool::weighted(0.1);
+    // Short writes that meet, and enough visits to the medium that they meet there and not in the buffer.
     prop_oneof![
-        6 => (place(), 1..40u64).prop_map(|(first, blocks)| Action::Write { first, blocks }),
-        6 => (1..12u64, 1..32u64).prop_map(|(requests, blocks)| Action::Continue { requests, blocks }),
-        6 => (any::<bool>(), seldom()).prop_map(|(flush, cut)| Action::Destage { flush, cut }),
-        4 => (1..12u64, seldom()).prop_map(|(slices, cut)| Action::Clean { slices, cut }),
+        10 => (place(), prop_oneof![3 => 1..10u64, 1 => 1..40u64])
+            .prop_map(|(first, blocks)| Action::Write { first, blocks }),
+        4 => (1..12u64, 1..32u64).prop_map(|(requests, blocks)| Action::Continue { requests, blocks }),
+        10 => (1..6u64, seldom()).prop_map(|(times, cut)| Action::Destage { times, cut }),
+        3 => (1..5u64, seldom()).prop_map(|(slices, cut)| Action::Clean { slices, cut }),
         2 => (0..6000u64).prop_map(|ms| Action::Sleep { ms }),
-        2 => (place(), 1..300u64).prop_map(|(first, blocks)| Action::Discard { first, blocks }),
+        1 => (place(), 1..100u64).prop_map(|(first, blocks)| Action::Discard { first, blocks }),
         1 => Just(Action::PowerCut),
         1 => Just(Action::SaveAndOpen),
     ]
@@ -266,8 +268,12 @@ fn perform(profile: Profile, actions: &[Action]) {
                     run_end = (run_end + blocks) % (BLOCKS - 64);
                 }
             }
-            Action::Destage { flush, cut } => {
-                bench.destage(flush, cut);
+            Action::Destage { times, cut } => {
+                (1..times).for_each(|_| {
+                    bench.destage(true, false);
+                });
+                // A stream goes on without a flush.
+                bench.destage(times > 2, cut);
             }
             Action::Clean { slices, cut } => {
                 (1..slices).for_each(|_| bench.clean(false, false));
@@ -308,7 +314,7 @@ macro_rules! layers {
             #![proptest_config(config())]
 
             $(#[test]
-            fn $layer(actions in prop::collection::vec(action(), 1..60)) {
+            fn $layer(actions in prop::collection::vec(action(), 1..150)) {
                 perform($profile, &actions);
             })*
         }

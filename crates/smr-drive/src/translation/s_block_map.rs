@@ -90,6 +90,7 @@ impl Slots {
         slots
     }
 
+    #[cfg(any(test, debug_assertions))]
     fn is_free(&self, slot: u32) -> bool {
         self.free[slot as usize / 64] & (1 << (slot % 64)) != 0
     }
