@@ -68,33 +68,3 @@ pub fn write_run(host: &mut Host, from: u64, blocks: u64, request: u64) {
         }
     }
 }
-
-/// A drive on which every block was written before.
-pub fn fully_used_host(name: &str) -> Host {
-    Host::with_drive(Drive::new(
-        Opened {
-            state: Box::new(State::used(profile(name), 7)),
-            contents: Contents::new(),
-        },
-        7,
-    ))
-}
-
-/// Writes `blocks` in requests of `request` blocks, up to eight at a time, and waits for all.
-pub fn write_run(host: &mut Host, from: u64, blocks: u64, request: u64) {
-    let (mut at_block, mut running) = (from, 0);
-    while at_block < from + blocks || running > 0 {
-        if at_block < from + blocks && running < 8 {
-            let n = request.min(from + blocks - at_block);
-            host.submit(Op::Write, at(at_block, n), 0).unwrap();
-            at_block += n;
-            running += 1;
-            continue;
-        }
-        running -= host.completions();
-        if running > 0 {
-            host.step();
-            running -= host.completions();
-        }
-    }
-}

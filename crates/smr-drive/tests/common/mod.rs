@@ -466,17 +466,22 @@ impl World {
         let number = |record: &[u8], at: usize| {
             u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"))
         };
-        let (mut at, mut last_ns) = (0, 0);
+        // Requests are in the order of their completion, the drive's events in the order in which they happened.
+        let (mut at, mut done_ns, mut happened_ns) = (0, 0, 0);
         while at + smr_drive::trace::RECORD_BYTES <= self.trace.len() {
             if self.trace[at..].starts_with(smr_drive::trace::MAGIC) {
                 at += 8;
                 continue;
             }
             let record = &self.trace[at..at + smr_drive::trace::RECORD_BYTES];
-            let (arrival_ns, completion_ns) = (number(record, 0), number(record, 8));
-            assert!(arrival_ns <= completion_ns && last_ns <= completion_ns);
-            assert!(completion_ns <= self.now_ns);
-            last_ns = completion_ns;
+            let (first_ns, second_ns) = (number(record, 0), number(record, 8));
+            let (begin_ns, end_ns, last_ns) = match record[31] {
+                0xff => (second_ns, first_ns, &mut happened_ns),
+                _ => (first_ns, second_ns, &mut done_ns),
+            };
+            assert!(begin_ns <= end_ns && *last_ns <= end_ns);
+            assert!(end_ns <= self.now_ns);
+            *last_ns = end_ns;
             at += smr_drive::trace::RECORD_BYTES;
         }
     }
