@@ -70,7 +70,8 @@ def markdown() -> str:
                 notes.append(entry.says)
             cells.append(f"{entry.outcome} ({notes.index(entry.says) + 1})")
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"{number}. `{note}`" for number, note in enumerate(notes, 1))]
+    shown = (f"`{note}`" if note else "Its status tells, it says nothing." for note in notes)
+    lines += ["", *(f"{number}. {note}" for number, note in enumerate(shown, 1))]
     return "\n".join(lines) + "\n"
 
 

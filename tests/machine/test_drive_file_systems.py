@@ -31,7 +31,14 @@ def small_bytes(profile: Profile) -> int:
     return int((conventional + ZONES) * translation["zone"]["value"]) << 20
 
 
+def enforces(profile: Profile) -> bool:
+    """Whether the firmware refuses what is not written in order, without showing zones."""
+    return bool(profile.values.get("translation", {}).get("kind") == "enforcing")
+
+
 def fast(name: str, column: str) -> bool:
+    if enforces(PROFILES[name]):
+        return column in ("ext4", "nilfs2")
     if drive.is_host_managed(PROFILES[name]):
         return column != "ext4-lazy"  # as ext4, but for a large journal
     # One of the ordinary disks shows that zonefs wants zones.
@@ -91,7 +98,11 @@ def test_the_drive_takes_it_or_not_as_the_table_says(bench: Bench, name: str, co
 
 def test_every_drive_takes_a_file_system_that_the_field_would_put_on_it() -> None:
     for profile in PROFILES.values():
-        field = ("btrfs", "f2fs") if drive.is_host_managed(profile) else ("ext4", "xfs")
+        field: tuple[str, ...] = ("ext4", "xfs")
+        if drive.is_host_managed(profile):
+            field = ("btrfs", "f2fs")
+        elif enforces(profile):
+            field = ("nilfs2",)
         assert any(suitability.expected(profile, name).works for name in field), profile.name
 
 
