@@ -65,6 +65,7 @@ impl Row {
             "what": t.what,
             "experiment": t.experiment,
             "reading": t.reading,
+            "relative_to": t.relative_to,
             "source": t.source,
             "expected": t.expected,
             "tolerance": t.tolerance.share(),
@@ -162,24 +163,33 @@ pub fn validate(
     wanted: impl Fn(&Target) -> bool,
 ) -> Result<Validated, String> {
     let path = drives.join(format!("{name}.toml"));
-    let profile = profile::load(&path).map_err(|why| why.to_string())?;
     let bytes = std::fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-    let mut done: BTreeMap<Experiment, Readings> = BTreeMap::new();
+    let mut done: BTreeMap<(String, Experiment), Readings> = BTreeMap::new();
     let mut rows = Vec::new();
     let (all, sensitivity) = targets::load(drives, name)?;
     for target in all.into_iter().filter(wanted) {
-        let readings = done
-            .entry(target.experiment)
-            .or_insert_with(|| experiments::run(&profile, target.experiment));
-        let simulated = *readings.get(target.reading.as_str()).ok_or_else(|| {
-            let known: Vec<&str> = readings.keys().copied().collect();
-            format!(
-                "drives/targets/{name}.toml: '{}' has no reading '{}' on this drive: expected one of {}",
-                target.experiment,
-                target.reading,
-                known.join(", ")
-            )
-        })?;
+        let mut reading_of = |drive: &str| -> Result<f64, String> {
+            let key = (drive.to_string(), target.experiment);
+            if !done.contains_key(&key) {
+                let profile = profile::load(&drives.join(format!("{drive}.toml")))
+                    .map_err(|why| why.to_string())?;
+                done.insert(key.clone(), experiments::run(&profile, target.experiment));
+            }
+            let readings = &done[&key];
+            readings.get(target.reading.as_str()).copied().ok_or_else(|| {
+                let known: Vec<&str> = readings.keys().copied().collect();
+                format!(
+                    "drives/targets/{name}.toml: '{}' has no reading '{}' on {drive}: expected one of {}",
+                    target.experiment,
+                    target.reading,
+                    known.join(", ")
+                )
+            })
+        };
+        let simulated = match &target.relative_to {
+            None => reading_of(name)?,
+            Some(other) => reading_of(name)? / reading_of(other)?,
+        };
         rows.push(Row {
             drive: name.to_string(),
             target,

@@ -28,6 +28,8 @@ pub struct Target {
     pub experiment: Experiment,
     /// Which of its readings.
     pub reading: String,
+    /// Another drive: what is compared is the reading over that drive's, where a source only says which is larger.
+    pub relative_to: Option<String>,
     /// The measured number; none where nobody has published one.
     pub expected: Option<Expected>,
     /// Of both.
