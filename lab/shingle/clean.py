@@ -11,7 +11,7 @@ from shingle.paths import BUILD, cache, locked
 
 def clean(*, everything: bool) -> int:
     """Removes what was built and formatted; returns the bytes that were freed."""
-    folders = [cache() / "kernels", cache() / "drives", cache() / "crates"]
+    folders = [cache() / "kernels", cache() / "drives", cache() / "crates", cache() / "profiles"]
     if everything:
         folders += [cache() / "ccache", cache() / "cargo", BUILD]
     with locked("kernel"), locked("crates"):

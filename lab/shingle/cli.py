@@ -123,7 +123,9 @@ def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Pat
         "compare --drive wd5000ys --fs ext4,xfs,btrfs --workload CreateFiles,FindFiles --scale 0.01",
     )
 )
-@click.option("--drive", "drive_name", required=True, help="A name that `./shingle drives` lists.")
+@click.option(
+    "--drive", "drive_name", required=True, help="A name that `./shingle drives` lists, or a profile: x.toml."
+)
 @click.option("--fs", "fs_names", required=True, help="File systems, separated by commas.")
 @click.option("--workload", "workload_names", required=True, help="Workloads, separated by commas.")
 @click.option("--scale", type=float, default=0.01, show_default=True, help="1 is the paper's size.")

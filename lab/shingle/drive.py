@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -96,10 +98,43 @@ def profiles() -> dict[str, Profile]:
 
 
 def find(name: str) -> Profile:
+    """The drive of this name, or of a profile in a file of the user's own (`mine.toml`)."""
+    if name.endswith(".toml"):
+        return _from_file(Path(name))
     known = profiles()
     if name not in known:
         raise unknown_name("drive", name, known)
     return known[name]
+
+
+def _from_file(path: Path) -> Profile:
+    """What the drive's own reader has to say of the file, with line and key, it says when the drive is made."""
+    try:
+        return Profile(path.stem, path.resolve(), tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; expected a drive profile.", status=2) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Failure(f"{path} is not TOML: {error}.", status=2) from None
+
+
+def changed(profile: Profile, key: str, value: float) -> Profile:
+    """The same drive with another value of one number (`translation.idle`), as a file of its own."""
+    section, _, name = key.partition(".")
+    if name not in profile.values.get(section, {}):
+        raise Failure(f"{profile.path.name} has no {key} to change.")
+    head, begin, body = profile.path.read_text().partition(f"\n[{section}]\n")
+    number = re.compile(rf"^({re.escape(name)} = \{{ value = )[^,]+", re.MULTILINE)
+    text = head + begin + number.sub(rf"\g<1>{value:g}", body, count=1)
+    folder = cache() / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{profile.name}-{name}-{value:g}-{ContentKey('profile').text('text', text).hexdigest()[:8]}.toml"
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(text)
+    part.replace(path)
+    made = Profile(path.stem.rpartition("-")[0], path, tomllib.loads(text))
+    if made.values[section][name]["value"] != value:
+        raise Failure(f"{profile.path.name}: {key} is not written as expected.")
+    return made
 
 
 def capacity_of(profile: Profile) -> int:

@@ -242,7 +242,7 @@ def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
 
 
 def cells(
-    drive_name: str,
+    drive_name: str | Profile,
     fs_names: Sequence[str],
     plan: Plan,
     *,
@@ -250,7 +250,7 @@ def cells(
     template: Run | None = None,
 ) -> list[Run]:
     """The runs of a comparison, checked before anything is built."""
-    profile = drive.find(drive_name)
+    profile = drive_name if isinstance(drive_name, Profile) else drive.find(drive_name)
     capacity = capacity_bytes or drive.capacity_of(profile)
     drive.check_zones(profile, capacity)
     runs = []

@@ -40,6 +40,11 @@ def count(value: Any) -> str:
     return NOT_AVAILABLE if value is None else f"{value:,}"
 
 
+def setting(record: Record) -> str:
+    """The drive, and what a change of a name costs on its host."""
+    return f"{record['drive']}, {record['configuration']['name_ns'] / 1000:g} us"
+
+
 def _bytes(field: str) -> Callable[[Record], str]:
     return lambda record: mib(record[field])
 
@@ -64,18 +69,23 @@ COLUMNS = (
 
 
 def of_records(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
-    """One block of rows per phase, one row per file system."""
+    """One block of rows per phase, one row per file system; with their setting, if the runs differ in it."""
+    settings = {setting(record): None for record in records}
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     table.add_column("phase", no_wrap=True)
+    if len(settings) > 1:
+        table.add_column("drive,\ncost of a name change", no_wrap=True)
     table.add_column("file system", no_wrap=True)
     for column in COLUMNS:
         table.add_column(column.heading, justify="right", no_wrap=True)
     for phase in phases:
         rows = [record for record in records if record["phase"] == phase]
         for number, record in enumerate(rows):
-            cells = [column.text(record) for column in COLUMNS]
+            cells = [record["file_system"], *(column.text(record) for column in COLUMNS)]
+            if len(settings) > 1:
+                cells.insert(0, setting(record))
             last = number == len(rows) - 1
-            table.add_row(phase if number == 0 else "", record["file_system"], *cells, end_section=last)
+            table.add_row(phase if number == 0 else "", *cells, end_section=last)
     return table
 
 
@@ -85,7 +95,7 @@ def show(console: Console, records: Sequence[Record], *, phases: Sequence[str]) 
     if console.is_terminal:
         console.print(table)
         return
-    wide = Console(file=console.file, width=160, force_terminal=False)
+    wide = Console(file=console.file, width=190, force_terminal=False)
     with wide.capture() as capture:
         wide.print(table)
     console.file.write("".join(f"{text.rstrip()}\n" for text in capture.get().splitlines()))

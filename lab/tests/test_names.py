@@ -2,6 +2,7 @@
 """Names: the right ones are found, wrong ones get the nearest match, the impossible says why."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -144,3 +145,27 @@ def test_the_table_of_drives_and_file_systems_goes_between_its_marks() -> None:
     for profile in drive.profiles().values():
         for column in suitability.columns():
             assert suitability.expected(profile, column).outcome in ("works", "refused", "fails")
+
+
+def test_a_drive_may_be_a_file_of_the_users_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    with pytest.raises(Failure, match=r"mine\.toml: No such file.*expected a drive profile"):
+        drive.find(str(mine))
+    mine.write_text("name =\n")
+    with pytest.raises(Failure, match=r"mine\.toml is not TOML: .*line 1"):
+        drive.find(str(mine))
+    mine.write_text(drive.find("wd5000ys").path.read_text())
+    assert drive.find(str(mine)).name == "mine"
+    assert drive.capacity_of(drive.find(str(mine))) == drive.capacity_of(drive.find("wd5000ys"))
+
+
+def test_a_changed_drive_differs_in_that_number_alone() -> None:
+    profile = drive.find("st8000as0002")
+    made = drive.changed(profile, "translation.idle", 0.3)
+    assert made.name == "st8000as0002-idle-0.3"
+    assert made.values["translation"]["idle"]["value"] == 0.3
+    made.values["translation"]["idle"]["value"] = profile.values["translation"]["idle"]["value"]
+    assert made.values == profile.values
+    assert made.path != profile.path
+    with pytest.raises(Failure, match=r"no translation\.idel to change"):
+        drive.changed(profile, "translation.idel", 1)
