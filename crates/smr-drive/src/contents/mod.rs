@@ -124,16 +124,22 @@ fn word_at(bytes: &[u8], i: usize) -> u64 {
 
 /// The word of which `block` is nothing but repetitions.
 fn repeated_word(block: &[u8]) -> Option<u64> {
-    // A block that equals itself shifted by a word: one memcmp, which stops at the first difference.
-    (block[8..] == block[..BLOCK - 8]).then(|| word_at(block, 0))
+    let word = word_at(block, 0);
+    let repeats = |line: &[u8]| differing_bits(line, |_| word) == 0;
+    block.chunks_exact(LINE_BYTES).all(repeats).then_some(word)
+}
+
+/// Bits in which a line's words differ from `expected`. Comparisons go line by line: a kernel's `memcmp` may go byte by
+/// byte, and a branch for each word costs more than the word.
+fn differing_bits(line: &[u8], expected: impl Fn(usize) -> u64) -> u64 {
+    (0..LINE_BYTES / 8).fold(0, |bits, w| bits | word_at(line, w) ^ expected(w))
 }
 
 /// Which lines are not all zero.
 fn line_mask(block: &[u8]) -> u64 {
     let mut mask = 0;
     for (i, line) in block.chunks_exact(LINE_BYTES).enumerate() {
-        let any = (0..LINE_BYTES / 8).fold(0, |any, w| any | word_at(line, w));
-        mask |= u64::from(any != 0) << i;
+        mask |= u64::from(differing_bits(line, |_| 0) != 0) << i;
     }
     mask
 }
@@ -164,7 +170,8 @@ fn same_lines(stored: &[u8], mask: u64, block: &[u8]) -> bool {
         .filter(|(i, _)| mask >> i & 1 == 1)
         .all(|(_, line)| {
             from += LINE_BYTES;
-            *line == stored[from - LINE_BYTES..from]
+            let kept = &stored[from - LINE_BYTES..from];
+            differing_bits(line, |w| word_at(kept, w)) == 0
         })
 }
 
@@ -227,18 +234,19 @@ impl Contents {
     }
 
     /// Whether `value` is what `block` says.
-    fn holds(&self, kind: Kind, block: &[u8]) -> bool {
+    /// Whether a block kept as `kind` is `block`, which repeats the word `repeated` if it does.
+    fn holds(&self, kind: Kind, block: &[u8], repeated: Option<u64>) -> bool {
         match kind {
-            Kind::Zero => repeated_word(block) == Some(0),
-            Kind::Word(word) => repeated_word(block) == Some(word),
+            Kind::Zero => repeated == Some(0),
+            Kind::Word(word) => repeated == Some(word),
             Kind::Lines(_) | Kind::File(_) => {
                 same_lines(self.stored(kind), line_mask(block), block)
             }
         }
     }
 
-    fn encode(&mut self, block: &[u8]) -> Kind {
-        match repeated_word(block) {
+    fn encode(&mut self, block: &[u8], repeated: Option<u64>) -> Kind {
+        match repeated {
             Some(0) => Kind::Zero,
             Some(word) => Kind::Word(word),
             None => Kind::Lines(self.arena.store(line_mask(block), block)),
@@ -248,10 +256,11 @@ impl Contents {
     /// Writes one whole block. Returns what it held, if that was different.
     pub fn write(&mut self, at: Block, block: &[u8]) -> Result<Option<Value>, Damaged> {
         let old = self.kind(at)?;
-        if self.holds(old, block) {
+        let repeated = repeated_word(block);
+        if self.holds(old, block, repeated) {
             return Ok(None);
         }
-        let new = self.encode(block);
+        let new = self.encode(block, repeated);
         if let Some(leaf) = self.load(leaf_of(at), true)? {
             leaf.set(place_in_leaf(at), new);
         }
