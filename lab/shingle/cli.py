@@ -315,6 +315,9 @@ def watch_command(device: Path | None) -> None:
 def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
     """A prompt inside the machine, the file system mounted at /mnt. Nothing is kept."""
     profile, variant = drive.find(drive_name), file_systems.find(fs_name)
+    if not variant.one_file_per_zone:
+        file_systems.check_suits(variant, profile.name, host_managed=drive.is_host_managed(profile))
+    file_systems.check_fits(variant, profile.name, drive.capacity_of(profile))
     with Terminal(err) as progress:
         built = build.everything(progress=progress)
         formatted = drive.formatted(built, profile, variant, seed=seed, progress=progress)

@@ -12,7 +12,18 @@ import numpy.typing as npt
 from shingle.failure import Failure
 
 MAGIC = b"SHGLTRC1"
-OPERATIONS = ("read", "write", "flush", "discard", "write_zeroes")
+OPERATIONS = (
+    "read",
+    "write",
+    "flush",
+    "discard",
+    "write_zeroes",
+    "zone_open",
+    "zone_close",
+    "zone_finish",
+    "zone_reset",
+    "zone_reset_all",
+)
 # What the drive did by itself, by number.
 EVENTS = (
     "",
