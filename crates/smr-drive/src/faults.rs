@@ -388,11 +388,11 @@ impl Faults {
         self.patched.clear();
     }
 
-    /// What is on the medium of a transfer of `ranges` that a power cut stopped.
-    pub fn torn(&mut self, ranges: &[BlockRange], place: Where) -> Vec<BlockRange> {
+    /// What is on the medium of a transfer of `ranges` that a power cut stopped; a prefix, if it counts only `in_order`.
+    pub fn torn(&mut self, ranges: &[BlockRange], place: Where, in_order: bool) -> Vec<BlockRange> {
         match self.plan.torn {
             Torn::Nothing => Vec::new(),
-            Torn::Prefix => {
+            torn if torn == Torn::Prefix || in_order => {
                 let all: u64 = ranges.iter().map(|r| r.blocks()).sum();
                 let mut left = self.draw() % (all + 1);
                 let mut kept = Vec::new();
@@ -410,7 +410,7 @@ impl Faults {
                 kept.retain(|r| !r.is_empty());
                 kept
             }
-            Torn::Subset => {
+            _ => {
                 let mut kept: Vec<BlockRange> = Vec::new();
                 for block in ranges.iter().flat_map(|r| r.start.0..r.end.0).map(Block) {
                     if self.draw() & 1 == 0 {
@@ -576,11 +576,15 @@ mod tests {
                 faults.cut(cut);
                 let ranges = [range(100, 140), range(10, 50)];
                 for place in [Where::InPlace, Where::PersistentCache] {
-                    let kept = faults.torn(&ranges, place);
+                    let kept = faults.torn(&ranges, place, false);
                     assert!(kept.iter().all(|k| ranges.iter().any(|r| r.contains(*k))));
                     assert!(place == Where::InPlace || kept.len() <= 2);
                     most = most.max(kept.iter().map(|k| k.blocks()).sum());
                 }
+                let kept = faults.torn(&ranges, Where::InPlace, true);
+                let starts = [100, 10].map(Block);
+                assert!(kept.iter().zip(starts).all(|(k, start)| k.start == start));
+                assert!(kept.len() < 2 || kept[0] == ranges[0]);
             }
             assert_eq!(most > 0, torn != Torn::Nothing);
         }

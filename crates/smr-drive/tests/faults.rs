@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{small_conventional, small_shingled, World};
+use common::{small_conventional, small_host_managed, small_s_blocks, small_shingled, World};
 use proptest::prelude::*;
 use smr_drive::faults::{
     Effect, FaultPlan, Rule, Torn, Trigger, Unreadable, ALWAYS_Q32, EVERYWHERE, FLUSHES, READS,
@@ -96,18 +96,29 @@ fn perform(profile: Profile, plan: &FaultPlan, actions: &[Action]) -> World {
     world.flush_lies = plan.flush_lies;
     world.drive.set_faults(plan.clone()).unwrap();
     for action in actions {
-        match *action {
-            Action::Write { first, blocks, fua } => world.write(first, blocks, fua),
-            Action::Read { first, blocks } => world.read(first, blocks),
-            Action::Flush => world.flush(),
-            Action::Wait => world.wait_all(),
-            Action::Sleep { ms } => world.sleep(ms * 1_000_000),
-            Action::PowerCut => world.power_cut_with_errors(),
-        }
-        world.collect();
+        act(&mut world, action);
     }
     world.read_everything();
     world
+}
+
+fn act(world: &mut World, action: &Action) {
+    match *action {
+        Action::Write { first, blocks, fua } => {
+            if let Some((first, blocks)) = world.writable(first, blocks) {
+                world.write(first, blocks, fua);
+            }
+        }
+        Action::Read { first, blocks } => {
+            let blocks = world.readable(first, blocks);
+            world.read(first, blocks);
+        }
+        Action::Flush => world.flush(),
+        Action::Wait => world.wait_all(),
+        Action::Sleep { ms } => world.sleep(ms * 1_000_000),
+        Action::PowerCut => world.power_cut_with_errors(),
+    }
+    world.collect();
 }
 
 fn config() -> ProptestConfig {
@@ -137,6 +148,16 @@ proptest! {
     }
 
     #[test]
+    fn a_drive_with_s_blocks_and_faults_never_returns_wrong_data(plan in plan(), actions in prop::collection::vec(action(), 1..60)) {
+        perform(small_s_blocks(), &plan, &actions);
+    }
+
+    #[test]
+    fn a_host_managed_drive_with_faults_never_returns_wrong_data(plan in plan(), actions in prop::collection::vec(action(), 1..60)) {
+        perform(small_host_managed(), &plan, &actions);
+    }
+
+    #[test]
     fn the_same_faults_give_the_same_trace(plan in plan(), actions in prop::collection::vec(action(), 1..40)) {
         let (once, twice) = (perform(small_shingled(), &plan, &actions), perform(small_shingled(), &plan, &actions));
         prop_assert!(once.trace == twice.trace);
@@ -149,15 +170,7 @@ proptest! {
         let without = |actions: &[Action]| {
             let mut world = World::new(small_shingled(), 5);
             for action in actions {
-                match *action {
-                    Action::Write { first, blocks, fua } => world.write(first, blocks, fua),
-                    Action::Read { first, blocks } => world.read(first, blocks),
-                    Action::Flush => world.flush(),
-                    Action::Wait => world.wait_all(),
-                    Action::Sleep { ms } => world.sleep(ms * 1_000_000),
-                    Action::PowerCut => world.power_cut_with_errors(),
-                }
-                world.collect();
+                act(&mut world, action);
             }
             world.read_everything();
             world.trace

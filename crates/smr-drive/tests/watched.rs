@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{small_conventional, small_shingled, World};
+use common::{small_conventional, small_s_blocks, small_shingled, World};
 use smr_drive::activity::{Activity, NAMES};
 use smr_drive::trace::EventKind;
 
@@ -56,7 +56,7 @@ fn busy(world: &mut World) {
 
 #[test]
 fn times_by_activity_add_up_to_the_time_that_passed() {
-    for profile in [small_shingled(), small_conventional()] {
+    for profile in [small_shingled(), small_conventional(), small_s_blocks()] {
         let mut world = World::new(profile, 5);
         world.sleep(3 * S);
         let mut told = 0;
@@ -133,8 +133,32 @@ fn a_full_cache_is_seen_as_forced_cleaning_and_its_end_as_idle_cleaning() {
 }
 
 #[test]
+fn a_drive_that_cleans_all_the_time_tells_of_each_cleaning() {
+    let mut world = World::new(small_s_blocks(), 5);
+    busy(&mut world);
+    let (text, events) = (report(&mut world), events(&world.trace));
+    let of = |kind: EventKind| events.iter().filter(move |e| e.0 == kind as u8);
+    let cleaned = of(EventKind::CleaningEnded).filter(|e| e.4 == 1);
+    assert_eq!(cleaned.count() as u64, counter(&text, "bands_cleaned"));
+    assert_eq!(
+        of(EventKind::CleaningBegan).count(),
+        of(EventKind::CleaningEnded).count()
+    );
+    for why in [Activity::CleaningIdle, Activity::CleaningDue] {
+        assert!(of(EventKind::CleaningBegan).any(|e| e.3 == why as u8));
+        assert!(counter(&text, NAMES[why as usize]) > 0, "{text}");
+    }
+    assert!(of(EventKind::StreamBegan).count() > 0);
+}
+
+#[test]
 fn a_band_that_is_being_cleaned_is_named_with_its_reason() {
-    let mut world = World::new(small_shingled(), 5);
+    for profile in [small_shingled(), small_s_blocks()] {
+        is_named_with_its_reason(World::new(profile, 5));
+    }
+}
+
+fn is_named_with_its_reason(mut world: World) {
     world.write(3000, 1, false);
     world.wait_all();
     let mut seen = false;

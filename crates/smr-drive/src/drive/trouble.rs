@@ -158,7 +158,8 @@ impl Drive {
         };
         faults.cut(now_ns);
         if let Some(destage) = self.work_destage() {
-            let durable = faults.torn(&destage.ranges, destage.place);
+            let in_order = self.translation.writes_in_order(destage.place);
+            let durable = faults.torn(&destage.ranges, destage.place, in_order);
             let mut landed: Vec<InFlight> = Vec::new();
             for range in &durable {
                 self.durability.landed(&mut self.contents, *range);

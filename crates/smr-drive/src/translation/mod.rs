@@ -202,6 +202,12 @@ pub trait TranslationLayer {
         }
     }
 
+    /// Whether the layer keeps how far a place is written, not which blocks: then what a stopped transfer wrote behind a
+    /// gap is lost.
+    fn writes_in_order(&self, _place: Where) -> bool {
+        false
+    }
+
     /// Of a destage that was begun, power was cut while only `durable`, parts of its ranges, was on the medium.
     fn land_torn(
         &mut self,

@@ -12,6 +12,7 @@ use super::s_blocks::SBlocks;
 use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
 use crate::profile::Share;
+use crate::trace::{Event, EventKind};
 use alloc::vec::Vec;
 use zoned::Pba;
 
@@ -47,6 +48,11 @@ impl Job {
     /// The share of the exceptions that the job has earned by now.
     pub fn credit(&self) -> u64 {
         self.frees * self.done_ns / self.total_ns.max(1)
+    }
+
+    /// How far it is, in thousandths.
+    pub fn done_permille(&self) -> u64 {
+        self.done_ns * 1000 / self.total_ns.max(1)
     }
 
     fn place(&self) -> Pba {
@@ -180,6 +186,7 @@ impl SBlocks {
             Some(job) => job,
             None => {
                 let job = self.start_job(arm, now_ns, forced)?;
+                self.note_cleaning(EventKind::CleaningBegan, job.s_block, job.frees);
                 arm.drift_to(job.place());
                 job
             }
@@ -219,6 +226,7 @@ impl SBlocks {
             self.job = Some(job);
             return;
         }
+        self.note_cleaning(EventKind::CleaningEnded, job.s_block, 1);
         match job.target {
             Some(target) => self.map.moved(job.s_block, target, job.log_head),
             None => self.map.close(job.s_block),
@@ -235,6 +243,16 @@ impl SBlocks {
         }
     }
 
+    /// Notes for the trace that an s-block's cleaning began or ended.
+    fn note_cleaning(&mut self, kind: EventKind, x: u32, value: u64) {
+        self.events.push(Event {
+            kind,
+            start: self.map.range(x).start,
+            classes: self.map.classes(x),
+            value,
+        });
+    }
+
     /// The s-block is rewritten or forgotten: an image of it is worth nothing.
     pub(super) fn drop_job_of(&mut self, x: u32) {
         if self.job.as_ref().is_some_and(|job| job.s_block == x) {
@@ -245,6 +263,7 @@ impl SBlocks {
     /// Gives up what is being cleaned.
     pub(super) fn drop_job(&mut self) {
         let Some(job) = self.job.take() else { return };
+        self.note_cleaning(EventKind::CleaningEnded, job.s_block, 0);
         if let Some(target) = job.target {
             self.map.give_slot(job.s_block, target);
         }

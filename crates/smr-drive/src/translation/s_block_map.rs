@@ -750,6 +750,11 @@ impl SBlockMap {
         self.dirty_count
     }
 
+    /// Classes of what is in an s-block's exceptions, a bit each.
+    pub fn classes(&self, x: u32) -> u8 {
+        self.exceptions(x).iter().fold(0, |c, e| c | e.classes)
+    }
+
     /// The first `max` dirty s-blocks by address with the classes of what was written there.
     pub fn dirty_by_address(&self, max: usize) -> Vec<(u32, u8)> {
         let mut found = Vec::new();
@@ -762,7 +767,7 @@ impl SBlockMap {
             for x in first..last {
                 let exceptions = self.exceptions(x);
                 if found.len() < max && !exceptions.is_empty() {
-                    found.push((x, exceptions.iter().fold(0, |c, e| c | e.classes)));
+                    found.push((x, self.classes(x)));
                 }
             }
             if found.len() >= max {

@@ -35,12 +35,13 @@ use super::s_block_cleaning::Job;
 use super::s_block_map::SBlockMap;
 use super::streams::Streams;
 use super::{Destage, Need, TranslationLayer};
-use crate::counters::{Counters, Snapshot, DIRTY_BANDS_LISTED};
+use crate::activity::Activity;
+use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
 use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
 use crate::state::{SavedSBlocks, SavedTranslation};
-use crate::trace::Where;
+use crate::trace::{Event, Where};
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -72,6 +73,8 @@ pub struct SBlocks {
     pending: Pending,
     destage_blocks_max: u64,
     segment_blocks: u64,
+    /// For the trace.
+    pub(super) events: Vec<Event>,
     /// Where the last visit to a log looked at the buffer.
     cursor: Block,
 }
@@ -127,6 +130,7 @@ impl SBlocks {
             pending: Pending::default(),
             destage_blocks_max: profile.buffer.destage_blocks_max,
             segment_blocks: u64::from(profile.mechanics.segment_blocks),
+            events: Vec::new(),
             cursor: Block(0),
             profile: s_blocks,
         }
@@ -583,8 +587,34 @@ impl TranslationLayer for SBlocks {
         );
     }
 
+    fn take_events(&mut self) -> Vec<Event> {
+        let mut events = core::mem::take(&mut self.streams.events);
+        events.append(&mut self.events);
+        events
+    }
+
+    fn activity(&self, destage: &Destage) -> Activity {
+        match destage.place {
+            Where::PersistentCache => Activity::Caching,
+            _ => Activity::Streaming,
+        }
+    }
+
+    fn writes_in_order(&self, place: Where) -> bool {
+        place == Where::InPlace
+    }
+
     fn describe(&self, snapshot: &mut Snapshot) {
         let (entries, blocks) = self.map.totals();
+        snapshot.streams = (
+            self.streams.streaming().len(),
+            self.streams.candidates().len(),
+        );
+        snapshot.cleaning = self.job.as_ref().map(|job| CleaningBand {
+            band: BandId(job.s_block),
+            classes: self.map.classes(job.s_block),
+            done_permille: job.done_permille(),
+        });
         let only_open = self
             .map
             .open()

@@ -263,6 +263,10 @@ impl ZoneTable {
         let (id, mut zone) = self.named(at)?;
         match zone.state {
             ZoneState::ExplicitOpen | ZoneState::Full => return Ok(()),
+            // Of a host-aware disk one zone may be open beyond what there is room for.
+            ZoneState::ImplicitOpen if self.explicit >= self.zones.open_max => {
+                return Err(ZoneError::Resources)
+            }
             ZoneState::ImplicitOpen => {}
             _ => self.make_room()?,
         }
@@ -513,6 +517,22 @@ mod tests {
         t.write(Lba(start(9).0 + 64), 3).unwrap();
         assert_eq!(t.write(Lba(120), 16), Err(ZoneError::Boundary));
         assert_eq!(t.reset(start(0)), Err(ZoneError::InvalidField));
+        t.check();
+    }
+
+    #[test]
+    fn of_zones_where_no_write_is_refused_one_is_open_beyond_the_limit() {
+        let mut t = table(2);
+        t.sequential = ZoneType::SeqPreferred;
+        t.open(start(1)).unwrap();
+        t.open(start(2)).unwrap();
+        t.write_anywhere(start(3), 8, |_| ()).unwrap();
+        t.check();
+        assert_eq!(t.open(start(3)), Err(ZoneError::Resources));
+        t.write_anywhere(start(4), 8, |_| ()).unwrap();
+        t.check();
+        t.close(start(1)).unwrap();
+        t.open(start(4)).unwrap();
         t.check();
     }
 
