@@ -109,11 +109,12 @@ impl Run {
                 if let Some(zone) = self.host.drive.zone(id).filter(|_| n % 4 > 0) {
                     self.streams[i] = zone.write_pointer.0 / BLOCK_SECTORS;
                 }
-                self.streams[i] = if self.streams[i] + n >= self.blocks || self.random.below(500) == 0 {
-                    self.random.below(self.blocks - 300)
-                } else {
-                    self.streams[i]
-                };
+                self.streams[i] =
+                    if self.streams[i] + n >= self.blocks || self.random.below(500) == 0 {
+                        self.random.below(self.blocks - 300)
+                    } else {
+                        self.streams[i]
+                    };
                 self.submit(Op::Write, at(self.streams[i], n), 0);
                 self.streams[i] += n;
             }
@@ -155,7 +156,10 @@ impl Run {
             Ok(())
         });
         let ok = if saved.is_ok() { "" } else { " not saved" };
-        println!("{name}: {:016x} at {} ns{ok}", self.hash.0, self.host.now_ns);
+        println!(
+            "{name}: {:016x} at {} ns{ok}",
+            self.hash.0, self.host.now_ns
+        );
     }
 }
 
@@ -175,7 +179,10 @@ fn small(mut profile: Profile) -> Profile {
 }
 
 fn loads(name: &str, profile: &Profile, seed: u64) {
-    for (size, profile) in [("", profile.clone()), (", small cache", small(profile.clone()))] {
+    for (size, profile) in [
+        ("", profile.clone()),
+        (", small cache", small(profile.clone())),
+    ] {
         let run = || Run::new(profile.clone(), seed, seed % 2 == 1);
         for range_share in [1, 4_000] {
             let mut any = run();
@@ -183,7 +190,9 @@ fn loads(name: &str, profile: &Profile, seed: u64) {
             for _ in 0..12_000 {
                 any.anything(range);
             }
-            any.end(&format!("{name}{size}, anything in 1/{range_share}, seed {seed}"));
+            any.end(&format!(
+                "{name}{size}, anything in 1/{range_share}, seed {seed}"
+            ));
         }
         for (depth, count) in [(1, 15_000), (24, 15_000)] {
             let mut writes = run();
@@ -196,7 +205,9 @@ fn loads(name: &str, profile: &Profile, seed: u64) {
                 }
             }
             writes.sleep(30_000_000_000);
-            writes.end(&format!("{name}{size}, random writes {depth} deep, seed {seed}"));
+            writes.end(&format!(
+                "{name}{size}, random writes {depth} deep, seed {seed}"
+            ));
         }
         let mut ascending = run();
         for i in 0..20_000 {

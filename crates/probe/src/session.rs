@@ -204,7 +204,10 @@ impl<'d> Session<'d> {
 
     /// The next test may take so long.
     pub fn limit(&mut self, seconds: f64) {
-        self.deadline_ns = self.disk.now_ns().saturating_add((seconds * NS_PER_S) as u64);
+        self.deadline_ns = self
+            .disk
+            .now_ns()
+            .saturating_add((seconds * NS_PER_S) as u64);
     }
 
     /// Seconds on the disk's clock.
