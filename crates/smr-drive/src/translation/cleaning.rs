@@ -116,9 +116,10 @@ impl StaticMapping {
 
     fn start_job(&mut self, arm: &mut Arm, now_ns: u64, band: BandId) -> Job {
         let range = self.bands.range(band);
-        let dirt = self.map.dirt().get(&band).copied().unwrap_or_default();
+        let dirt = self.map.dirt().of(band);
+        let (entries, blocks) = (u64::from(dirt.entries), u64::from(dirt.blocks));
         let tail = self.tails.get(&band).map(|t| t.start);
-        let tail_only = dirt.entries == 0;
+        let tail_only = entries == 0;
         let start = if tail_only {
             tail.unwrap_or(range.start)
         } else {
@@ -139,8 +140,8 @@ impl StaticMapping {
             span,
             log_head: self.map.head(),
             frees: Credit {
-                entries: dirt.entries,
-                log_blocks: dirt.blocks + dirt.entries * self.profile.entry_header_blocks,
+                entries,
+                log_blocks: blocks + entries * self.profile.entry_header_blocks,
             },
             tail_only,
             total_ns: 0,
@@ -168,7 +169,7 @@ impl StaticMapping {
                 &self.profile.merge_ns_by_log2,
                 self.map.scattered_pieces(rest),
             );
-            ns += arm.transfer_ns(first, dirt.blocks - dirt.entries.min(dirt.blocks));
+            ns += arm.transfer_ns(first, blocks - entries.min(blocks));
         }
         phase(
             &mut ns,
