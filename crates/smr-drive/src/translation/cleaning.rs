@@ -102,15 +102,16 @@ impl StaticMapping {
             .map
             .oldest()
             .map(|(place, block)| (place, self.bands.band(block)));
-        let tail = self
-            .tails
-            .iter()
-            .map(|(band, tail)| (tail.order, *band))
-            .min();
-        match (entry, tail) {
-            (Some(entry), Some(tail)) if !forced && tail.0 <= entry.0 => Some(tail.1),
-            (Some(entry), _) => Some(entry.1),
-            (None, tail) => tail.map(|t| t.1),
+        let oldest_tail = || {
+            let tails = self.tails.iter();
+            tails.map(|(band, tail)| (tail.order, *band)).min()
+        };
+        match entry {
+            Some(entry) if forced => Some(entry.1),
+            entry => {
+                let both = oldest_tail().into_iter().chain(entry);
+                both.min_by_key(|(order, _)| *order).map(|o| o.1)
+            }
         }
     }
 

@@ -38,9 +38,12 @@ impl StaticMapping {
                 return Some(self.in_place(run.end, run.end, end));
             }
         }
-        for run in self.streams.candidates() {
+        let least = self.profile.stream_min_blocks;
+        let candidates = self.streams.candidates().iter();
+        // Most candidates are random writes, and no look at the buffer is needed to see that they are short.
+        for run in candidates.filter(|r| r.end.0 - r.start.0 + buffer.blocks() >= least) {
             let end = buffer.contiguous_end(run.end);
-            if end > run.end && end.0 - run.start.0 >= self.profile.stream_min_blocks {
+            if end > run.end && end.0 - run.start.0 >= least {
                 return Some(self.in_place(run.start, run.end, end));
             }
         }
