@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The cache's entries by logical address. A look costs the same however many there are and however large the drive is:
-//! the address space is cut into *shelves* of 4 MiB, a flat index says which shelf has entries, and those are a sorted
-//! vector of at most 1,024.
+//! the address space is cut into *shelves* of 8 MiB, a flat index says which shelf has entries, and those are in order
+//! in one place.
 //!
 //! A `BTreeMap` did the same before, and a random write paid for five of its levels in cold memory several times
 //! (docs/performance.md).
@@ -12,31 +12,71 @@ use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
 
 /// Blocks of a shelf. Twice as many, and to insert into a full one is felt; half, and the index of a large drive is.
-const SHELF_BLOCKS: u64 = 1024;
+const SHELF_BLOCKS: u64 = 2048;
 const NO_SHELF: u32 = u32::MAX;
 
-/// An entry with its start, in 24 bytes.
+/// An entry in 16 bytes.
 #[derive(Clone, Copy)]
 struct Extent {
-    start: u64,
     place: u64,
     blocks: u32,
+    /// First block, counted from the shelf's.
+    offset: u16,
     classes: u8,
 }
 
-impl Extent {
-    fn end(&self) -> u64 {
-        self.start + u64::from(self.blocks)
+/// The entries that begin in some blocks: most shelves have one, and need no memory of their own for it.
+enum Shelf {
+    One(Extent),
+    /// In order; at least one unless the shelf is spare.
+    More(Vec<Extent>),
+}
+
+impl Shelf {
+    fn entries(&self) -> &[Extent] {
+        match self {
+            Shelf::One(extent) => core::slice::from_ref(extent),
+            Shelf::More(extents) => extents,
+        }
+    }
+}
+
+/// A shelf with the block that its offsets count from.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    first: u64,
+    entries: &'a [Extent],
+}
+
+impl<'a> Look<'a> {
+    fn start(self, extent: &Extent) -> u64 {
+        self.first + u64::from(extent.offset)
     }
 
-    fn parts(&self) -> (BlockRange, Entry) {
-        let end = Block(self.end());
+    fn parts(self, extent: &Extent) -> (BlockRange, Entry) {
+        let start = self.start(extent);
+        let end = Block(start + u64::from(extent.blocks));
         let entry = Entry {
             end,
-            place: self.place,
-            classes: self.classes,
+            place: extent.place,
+            classes: extent.classes,
         };
-        (BlockRange::new(Block(self.start), end), entry)
+        (BlockRange::new(Block(start), end), entry)
+    }
+
+    /// How many begin before `block`.
+    fn before(self, block: Block) -> usize {
+        self.entries.partition_point(|e| self.start(e) < block.0)
+    }
+
+    /// How many end before `block`, or there.
+    fn reaching(self, block: Block) -> usize {
+        self.entries
+            .partition_point(|e| self.parts(e).0.end <= block)
+    }
+
+    fn iter_from(self, first: usize) -> impl Iterator<Item = (BlockRange, Entry)> + 'a {
+        self.entries[first..].iter().map(move |e| self.parts(e))
     }
 }
 
@@ -44,7 +84,7 @@ impl Extent {
 pub(super) struct Extents {
     /// Which of `shelves` holds the entries that begin in these blocks.
     index: Vec<u32>,
-    shelves: Vec<Vec<Extent>>,
+    shelves: Vec<Shelf>,
     /// Shelves without entries.
     spare: Vec<u32>,
     count: u64,
@@ -69,11 +109,14 @@ impl Extents {
         self.count
     }
 
-    /// The entries that begin in the i-th shelf.
-    fn shelf(&self, i: u64) -> &[Extent] {
-        match self.index.get(i as usize) {
-            Some(&shelf) if shelf != NO_SHELF => &self.shelves[shelf as usize],
+    fn shelf(&self, i: u64) -> Look<'_> {
+        let entries = match self.index.get(i as usize) {
+            Some(&shelf) if shelf != NO_SHELF => self.shelves[shelf as usize].entries(),
             _ => &[],
+        };
+        Look {
+            first: i * SHELF_BLOCKS,
+            entries,
         }
     }
 
@@ -88,77 +131,91 @@ impl Extents {
     /// The entry that begins at `start`.
     pub fn get(&self, start: Block) -> Option<Entry> {
         let shelf = self.shelf(start.0 / SHELF_BLOCKS);
-        let i = shelf.partition_point(|e| e.start < start.0);
-        let found = shelf.get(i).filter(|e| e.start == start.0)?;
-        Some(found.parts().1)
+        let extent = shelf.entries.get(shelf.before(start))?;
+        let (range, entry) = shelf.parts(extent);
+        (range.start == start).then_some(entry)
     }
 
     /// The last entry that overlaps `range`.
     pub fn last_overlapping(&self, range: BlockRange) -> Option<(BlockRange, Entry)> {
-        let found = self.shelves_of(range).rev().find_map(|i| {
+        let last = self.shelves_of(range).rev().find_map(|i| {
             let shelf = self.shelf(i);
-            let behind = shelf.partition_point(|e| e.start < range.end.0);
-            shelf[..behind].last()
-        })?;
-        (found.end() > range.start.0).then(|| found.parts())
+            let last = shelf.before(range.end).checked_sub(1)?;
+            Some(shelf.parts(&shelf.entries[last]))
+        });
+        last.filter(|(found, _)| found.end > range.start)
     }
 
     /// Entries that overlap `range`, in order.
     pub fn overlapping(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, Entry)> + '_ {
-        self.shelves_of(range)
-            .flat_map(move |i| {
-                let shelf = self.shelf(i);
-                let first = shelf.partition_point(|e| e.end() <= range.start.0);
-                shelf[first..].iter()
-            })
-            .take_while(move |e| e.start < range.end.0)
-            .map(Extent::parts)
+        let near = self.shelves_of(range).flat_map(move |i| {
+            let shelf = self.shelf(i);
+            shelf.iter_from(shelf.reaching(range.start))
+        });
+        near.take_while(move |(found, _)| found.start < range.end)
     }
 
     /// All entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = (BlockRange, Entry)> + '_ {
         let shelves = 0..self.index.len() as u64;
-        shelves.flat_map(|i| self.shelf(i)).map(Extent::parts)
+        shelves.flat_map(|i| self.shelf(i).iter_from(0))
     }
 
     /// Adds an entry, which overlaps no other.
     pub fn insert(&mut self, start: Block, entry: Entry) {
+        let i = start.0 / SHELF_BLOCKS;
         let extent = Extent {
-            start: start.0,
             place: entry.place,
             blocks: (entry.end.0 - start.0) as u32,
+            offset: (start.0 % SHELF_BLOCKS) as u16,
             classes: entry.classes,
         };
-        let slot = &mut self.index[(start.0 / SHELF_BLOCKS) as usize];
-        if *slot == NO_SHELF {
-            *slot = self.spare.pop().unwrap_or_else(|| {
-                self.shelves.push(Vec::new());
-                self.shelves.len() as u32 - 1
-            });
-            // Most have one.
-            self.shelves[*slot as usize].reserve_exact(1);
-        }
-        let shelf = &mut self.shelves[*slot as usize];
-        let at = shelf.partition_point(|e| e.start < extent.start);
-        shelf.insert(at, extent);
         self.count += 1;
         self.longest = self.longest.max(u64::from(extent.blocks));
+        let at = self.shelf(i).before(start);
+        let slot = &mut self.index[i as usize];
+        if *slot == NO_SHELF {
+            let shelf = Shelf::One(extent);
+            match self.spare.pop() {
+                Some(spare) => {
+                    *slot = spare;
+                    self.shelves[spare as usize] = shelf;
+                }
+                None => {
+                    *slot = self.shelves.len() as u32;
+                    self.shelves.push(shelf);
+                }
+            }
+            return;
+        }
+        let shelf = &mut self.shelves[*slot as usize];
+        match shelf {
+            Shelf::One(other) => {
+                let mut both = vec![*other];
+                both.insert(at, extent);
+                *shelf = Shelf::More(both);
+            }
+            Shelf::More(extents) => extents.insert(at, extent),
+        }
     }
 
     /// Takes the entry out that begins at `start`.
     pub fn remove(&mut self, start: Block) -> Option<Entry> {
-        let slot = self.index.get_mut((start.0 / SHELF_BLOCKS) as usize)?;
-        let shelf = self.shelves.get_mut(*slot as usize)?;
-        let i = shelf.partition_point(|e| e.start < start.0);
-        shelf.get(i).filter(|e| e.start == start.0)?;
-        let extent = shelf.remove(i);
-        if shelf.is_empty() {
-            *shelf = Vec::new();
+        let entry = self.get(start)?;
+        let i = start.0 / SHELF_BLOCKS;
+        let at = self.shelf(i).before(start);
+        let slot = &mut self.index[i as usize];
+        let shelf = &mut self.shelves[*slot as usize];
+        if let Shelf::More(extents) = shelf {
+            extents.remove(at);
+        }
+        if matches!(shelf, Shelf::One(_)) || shelf.entries().is_empty() {
+            *shelf = Shelf::More(Vec::new());
             self.spare.push(*slot);
             *slot = NO_SHELF;
         }
         self.count -= 1;
-        Some(extent.parts().1)
+        Some(entry)
     }
 }
 
