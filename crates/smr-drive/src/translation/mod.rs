@@ -70,6 +70,14 @@ impl Need {
             || self.flush_epoch.is_some_and(|epoch| piece.epoch <= epoch)
             || piece.since_ns + self.hold_ns <= self.now_ns
     }
+
+    /// False if certainly no piece is due.
+    pub fn may_be_due(&self, buffer: &VolatileBuffer) -> bool {
+        let oldest = buffer.oldest_ns();
+        self.flush_epoch.is_some()
+            || buffer.has_urgent()
+            || oldest.is_some_and(|oldest_ns| oldest_ns + self.hold_ns <= self.now_ns)
+    }
 }
 
 /// What to write next.
