@@ -266,6 +266,10 @@ impl Drive {
                 return;
             }
             if self.choose(now_ns, blocked) {
+                if matches!(self.work, Some((_, Work::Clean))) {
+                    // No destage began that would make room, and to start a slice makes none.
+                    return;
+                }
                 continue;
             }
             if blocked != Blocked::Not && self.buffer.is_clean() {

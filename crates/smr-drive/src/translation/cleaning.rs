@@ -192,45 +192,45 @@ impl StaticMapping {
         forced: bool,
         first: Option<BandId>,
     ) -> Option<u64> {
-        let mut job = match self.job.take() {
-            Some(job) => job,
-            None => {
-                let band = first.or_else(|| self.next_to_clean(forced))?;
-                let job = self.start_job(arm, now_ns, band);
-                arm.drift_to(job.place());
-                self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees.entries);
-                job
-            }
-        };
+        if self.job.is_none() {
+            let band = first.or_else(|| self.next_to_clean(forced))?;
+            let job = self.start_job(arm, now_ns, band);
+            arm.drift_to(job.place());
+            self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees.entries);
+            self.job = Some(job);
+        }
+        let job = self.job.as_mut()?;
         // Others may have used the arm since the last slice.
-        let way_back_ns = if arm.at() == job.place() {
+        let place = job.place();
+        let way_back_ns = if arm.at() == place {
             0
         } else {
-            arm.position_ns(now_ns, job.place(), Access::Read)
+            arm.position_ns(now_ns, place, Access::Read)
         };
         let work_ns = (job.total_ns - job.done_ns).min(self.profile.clean_slice_ns);
+        let ns = way_back_ns + work_ns;
         job.slice = Slice {
             work_ns,
-            ns: way_back_ns + work_ns,
+            ns,
             forced,
         };
-        let ns = job.slice.ns;
-        self.job = Some(job);
         Some(ns)
     }
 
     /// The slice is over; perhaps the band is clean.
     pub(super) fn end_slice_static(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
-        let Some(mut job) = self.job.take() else {
+        let Some(job) = &mut self.job else {
             return;
         };
         job.done_ns += job.slice.work_ns;
         counters.cleaning_ns += job.slice.ns;
         arm.drift_to(job.place());
         if job.done_ns < job.total_ns {
-            self.job = Some(job);
             return;
         }
+        let Some(job) = self.job.take() else {
+            return;
+        };
         self.note_cleaning(EventKind::CleaningEnded, job.band, 1);
         self.map
             .drop_older(&self.bands, self.bands.range(job.band), job.log_head);

@@ -152,6 +152,10 @@ impl HostAware {
         if zones.is_empty() {
             return true;
         }
+        let most = self.profile.non_sequential_max as usize;
+        if dirt.len() + zones.len() > most {
+            return false;
+        }
         // Those that will be non-sequential when the buffer is on the medium.
         for (piece, _) in buffer.pieces() {
             zones.extend(self.by_zone(piece).filter(diverted).map(|z| z.0));
@@ -164,7 +168,7 @@ impl HostAware {
         }
         zones.sort_unstable();
         zones.dedup();
-        dirt.len() + zones.len() <= self.profile.non_sequential_max as usize
+        dirt.len() + zones.len() <= most
     }
 
     /// What can be written in place now: of a sequential zone, the first blocks that are dirty and in order (INV-A1), if
