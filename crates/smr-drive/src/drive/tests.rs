@@ -230,3 +230,32 @@ fn sequential_reads_one_at_a_time_come_at_the_rate_of_the_medium() {
     let tracks = 500 * 8 / 160;
     assert!(now_ns < (tracks + 3) * 9_800_000, "{now_ns}");
 }
+
+/// Submits a request and waits for it: when it was done.
+fn perform(drive: &mut Drive, mut now_ns: u64, request: Request) -> u64 {
+    drive.submit(now_ns, request).unwrap();
+    while drive.advance(now_ns, 1, |_| {}) == 0 {
+        now_ns = now_ns.max(drive.next_event().expect("the request ends"));
+        drive.check_invariants();
+    }
+    now_ns
+}
+
+#[test]
+fn a_half_cleaned_band_makes_no_room_in_the_ring() {
+    // The ring is full long before the map is, and much of it is of the band that is being cleaned.
+    let mut profile = sample::shingled(1 << 30, 6_000, 100_000);
+    if let crate::profile::Translation::StaticMapping(mapping) = &mut profile.translation {
+        mapping.entry_blocks_max = 16;
+    }
+    let state = Box::new(State::used(profile, 1));
+    let contents = Contents::new();
+    let mut drive = Drive::new(Opened { state, contents }, 1);
+    let mut now_ns = 0;
+    for tag in 1..1_000 {
+        let place = crate::mechanics::arm::splitmix(tag) % 12_800;
+        let write = request(tag, Op::Write, place * 8, 8 * 16);
+        now_ns = perform(&mut drive, now_ns, write);
+    }
+    assert!(drive.counters().bands_cleaned_forced > 10);
+}

@@ -27,8 +27,8 @@ pub struct Job {
     span: BlockRange,
     /// Entries appended from here on came too late.
     log_head: u64,
-    /// What will be free afterwards.
-    frees: Credit,
+    /// Entries of the map that will be free afterwards.
+    frees: u64,
     /// Only the part behind a run.
     tail_only: bool,
     total_ns: u64,
@@ -47,24 +47,11 @@ struct Slice {
     forced: bool,
 }
 
-/// Room in the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Credit {
-    /// Entries of the map.
-    pub entries: u64,
-    /// Blocks of the log.
-    pub log_blocks: u64,
-}
-
 impl Job {
-    /// The share of what the job frees that it has earned by now.
-    pub fn credit(&self) -> Credit {
-        // Up to 2^18 entries or 2^24 blocks, and at most 2^36 ns: no overflow.
-        let share = |all: u64| all * self.done_ns / self.total_ns.max(1);
-        Credit {
-            entries: share(self.frees.entries),
-            log_blocks: share(self.frees.log_blocks),
-        }
+    /// The share of the entries which the job frees that it has earned by now.
+    pub fn credit(&self) -> u64 {
+        // Up to 2^18 entries, and at most 2^36 ns: no overflow.
+        self.frees * self.done_ns / self.total_ns.max(1)
     }
 
     /// How far the job is, in thousandths.
@@ -140,10 +127,7 @@ impl StaticMapping {
             band,
             span,
             log_head: self.map.head(),
-            frees: Credit {
-                entries,
-                log_blocks: blocks + entries * self.profile.entry_header_blocks,
-            },
+            frees: entries,
             tail_only,
             total_ns: 0,
             done_ns: 0,
@@ -196,7 +180,7 @@ impl StaticMapping {
             let band = first.or_else(|| self.next_to_clean(forced))?;
             let job = self.start_job(arm, now_ns, band);
             arm.drift_to(job.place());
-            self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees.entries);
+            self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees);
             self.job = Some(job);
         }
         let job = self.job.as_mut()?;

@@ -229,8 +229,8 @@ impl TranslationLayer for StaticMapping {
     }
 
     /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
-    /// being cleaned because the cache is full, the entries it will free count as free, slice by slice: this is what lets
-    /// a few writes through between two slices.
+    /// being cleaned because the cache is full, the map's entries it will free count as free, slice by slice: this is what
+    /// lets a few writes through between two slices.
     fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
         let p = &self.profile;
         if range.blocks() >= p.stream_min_blocks {
@@ -238,10 +238,9 @@ impl TranslationLayer for StaticMapping {
         }
         // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
         let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
-        let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
+        let credit = self.job.as_ref().map_or(0, Job::credit);
         let entries = range.blocks().div_ceil(p.entry_blocks_max);
-        let has_room =
-            self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit.entries;
+        let has_room = self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit;
         let goes_on = || self.streams.ends_at(range.start);
         // The map is asked last: of all this, only it is large.
         if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
@@ -252,8 +251,8 @@ impl TranslationLayer for StaticMapping {
         let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
         let needed =
             log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
-        let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
-        occupied + needed <= p.cache_blocks || goes_on()
+        // A band that is half cleaned is still in the ring, and may be in the way (INV-C4).
+        self.map.occupied() + needed <= p.cache_blocks || goes_on()
     }
 
     /// Writes what was planned: how long it takes.
