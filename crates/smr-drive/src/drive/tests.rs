@@ -231,6 +231,13 @@ fn sequential_reads_one_at_a_time_come_at_the_rate_of_the_medium() {
     assert!(now_ns < (tracks + 3) * 9_800_000, "{now_ns}");
 }
 
+fn shingled(cache_blocks: u64, entries: u64) -> Drive {
+    let state = State::used(sample::shingled(1 << 30, cache_blocks, entries), 1);
+    let contents = Contents::new();
+    let state = Box::new(state);
+    Drive::new(Opened { state, contents }, 1)
+}
+
 /// Submits a request and waits for it: when it was done.
 fn perform(drive: &mut Drive, mut now_ns: u64, request: Request) -> u64 {
     drive.submit(now_ns, request).unwrap();
@@ -239,6 +246,27 @@ fn perform(drive: &mut Drive, mut now_ns: u64, request: Request) -> u64 {
         drive.check_invariants();
     }
     now_ns
+}
+
+#[test]
+fn read_ahead_ends_where_the_cache_has_the_next_block() {
+    let mut drive = shingled(100_000, 1_000);
+    let mut now_ns = perform(&mut drive, 0, request(1, Op::Write, 120 * 8, 8));
+    now_ns = perform(&mut drive, now_ns, request(2, Op::Flush, 0, 0));
+    now_ns = perform(&mut drive, now_ns, request(3, Op::Read, 100 * 8, 80));
+    // Twice the time in which the head passes over all that follows.
+    now_ns += 10_000_000;
+    let ahead_ns = perform(&mut drive, now_ns, request(4, Op::Read, 110 * 8, 80)) - now_ns;
+    assert!(
+        ahead_ns < 1_000_000,
+        "{ahead_ns} ns for what was read ahead"
+    );
+    now_ns += ahead_ns;
+    let cached_ns = perform(&mut drive, now_ns, request(5, Op::Read, 120 * 8, 8)) - now_ns;
+    assert!(
+        cached_ns > 1_000_000,
+        "{cached_ns} ns for a block that is in the log, behind a seek"
+    );
 }
 
 #[test]
