@@ -7,6 +7,7 @@ use drive_tool::meter::Meter;
 use drive_tool::{profile, replay, speed};
 use smr_drive::profile::Profile;
 use std::path::Path;
+use std::time::Duration;
 
 fn drive() -> Profile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives/st8000as0002.toml");
@@ -35,18 +36,30 @@ fn sequential_replay(c: &mut Criterion) {
     group.finish();
 }
 
+/// Written in each sample, however many criterion asks for: more would fill a cache that is to be empty, and fewer would
+/// measure the clock.
+const WRITES: u64 = 20_000;
+
 fn random_writes(c: &mut Criterion) {
     let mut group = c.benchmark_group("random 4 KiB write");
-    group.throughput(Throughput::Elements(1)).sample_size(10);
+    group
+        .throughput(Throughput::Elements(1))
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
     for percent in [0, 50, 100] {
         for (name, tenths_tb) in [("0.1 TB", 1), ("8 TB", 80), ("20 TB", 200)] {
             let profile = speed::resized(&drive(), tenths_tb * 100_000_000_000);
-            let (mut host, mut random) = speed::filled(profile, percent);
-            let blocks = host.drive.profile().capacity_blocks();
             group.bench_function(
                 format!("{name}, cache {percent} % full at the start"),
                 |b| {
-                    b.iter(|| speed::write(&mut host, &mut random, blocks));
+                    b.iter_custom(|iterations| {
+                        let mut load = speed::Load::filled(profile.clone(), percent);
+                        let start = speed::cpu_s();
+                        load.writes(WRITES);
+                        let s = speed::cpu_s() - start;
+                        Duration::from_secs_f64(s * iterations as f64 / WRITES as f64)
+                    });
                 },
             );
         }

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes docs/performance.md: `cargo run --release -p drive-tool --example performance > docs/performance.md`.
+//! Writes docs/performance.md, its tables anyway and with a file's name a record in JSON lines for the figure:
+//!
+//! ```text
+//! cargo run --release -p drive-tool --example performance -- speed.jsonl > docs/performance.md
+//! cd lab && python -m shingle.speed_figure ../speed.jsonl ../docs/figures/model-speed.svg
+//! ```
 //! One of two places where the host's clock is read: they measure the host.
 #![allow(clippy::disallowed_methods)]
 
-use drive_tool::meter::Meter;
-use drive_tool::{profile, replay, speed};
+use drive_tool::{profile, speed};
+use serde_json::json;
 use smr_drive::profile::Profile;
+use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
 const WRITES: u64 = 50_000;
+const SHINGLED: [&str; 6] = [
+    "st8000as0002",
+    "st5000as0011",
+    "st4000lm016",
+    "wd40nmzw",
+    "wd40efax",
+    "safs5000ha",
+];
 
-fn drive() -> Profile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives/st8000as0002.toml");
+fn drive(name: &str) -> Profile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../drives/{name}.toml"));
     profile::load(&path).expect("a profile of the house")
-}
-
-/// Processor time of this process in seconds: other processes of the host do not count.
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let ns = stat
-        .split_whitespace()
-        .next()
-        .and_then(|w| w.parse::<f64>().ok());
-    ns.unwrap_or(f64::NAN) / 1e9
-}
-
-/// The best of three: the host has other work, too.
-fn best(mut run: impl FnMut() -> f64) -> f64 {
-    (0..3).map(|_| run()).fold(f64::MAX, f64::min)
 }
 
 /// Resident memory in MiB.
@@ -41,66 +40,52 @@ fn resident_mib() -> f64 {
     kib.unwrap_or(f64::NAN) / 1024.0
 }
 
-fn sequential() -> f64 {
-    let events = speed::sequential_trace(2_000_000);
-    let options = replay::Options {
-        seed: 1,
-        used: true,
-        keep_trace: false,
-    };
-    best(|| {
-        let meter = Meter::new(80_000_000, 1_000_000_000);
-        let start = cpu_s();
-        replay::replay(drive(), options, &events, meter);
-        cpu_s() - start
-    }) / 2e6
-}
-
-/// Seconds per random write, from `percent` full on.
-fn random(capacity_tenths_tb: u64, percent: u64) -> f64 {
-    let profile = speed::resized(&drive(), capacity_tenths_tb * 100_000_000_000);
-    let (mut host, mut random) = speed::filled(profile, percent);
-    let blocks = host.drive.profile().capacity_blocks();
-    best(|| {
-        let start = cpu_s();
-        (0..WRITES / 2).for_each(|_| speed::write(&mut host, &mut random, blocks));
-        cpu_s() - start
-    }) / (WRITES / 2) as f64
-}
-
 fn main() {
     let began = Instant::now();
     let before = resident_mib();
-    let full = speed::filled(drive(), 100);
+    let full = speed::Load::filled(drive("st8000as0002"), 100);
     let memory = resident_mib() - before;
     drop(full);
+    let mut record = String::new();
+    println!(include_str!("performance-head.md"));
+    println!("| | wanted | measured |\n|---|--:|--:|");
+    let sequential_s = speed::sequential_s(&drive("st8000as0002"), 2_000_000);
     println!(
-        "<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
-# Speed and size of the model
-
-*Made by `cargo run --release -p drive-tool --example performance > docs/performance.md`; processor time of one core of
-the host it ran on, best of three. `cargo bench -p drive-tool` measures the same with criterion.*
-
-| | wanted | measured |
-|---|--:|--:|
-| native replay, sequential 4 KiB writes | 3.0 M/s | {:.2} M/s |
-| random 4 KiB writes over all of st8000as0002, cache full | 1.0 M/s | {:.2} M/s |
-| memory of st8000as0002, cache full | 100 MiB | {memory:.0} MiB |
-
-Microseconds for a random 4 KiB write, over the size of the drive and how full its cache is at the start (50,000 and more
-entries arrive while that is measured, of 180,000):
-
-| | empty | half full | full |
-|---|--:|--:|--:|",
-        1e-6 / sequential(),
-        1e-6 / random(80, 100)
+        "| native replay, sequential 4 KiB writes | 3.0 M/s | {:.2} M/s |",
+        1e-6 / sequential_s
     );
-    for tenths in [1, 10, 80, 200] {
-        let us: Vec<String> = [0, 50, 100]
-            .iter()
-            .map(|percent| format!("{:.2}", random(tenths, *percent) * 1e6))
-            .collect();
-        println!("| {} TB | {} |", tenths as f64 / 10.0, us.join(" | "));
+    for name in SHINGLED {
+        let (write_s, _) = speed::Load::filled(drive(name), 100).seconds(4 * WRITES);
+        println!(
+            "| random 4 KiB writes, {name}, cache full | 1.0 M/s | {:.2} M/s |",
+            1e-6 / write_s
+        );
+    }
+    println!("| memory of st8000as0002, cache full | 100 MiB | {memory:.0} MiB |\n");
+    println!(
+        "Microseconds for a random 4 KiB write, and in brackets for each event in the drive, over the size of the drive and\n\
+         how full its cache is at the start (50,000 and more entries arrive while that is measured, of 180,000):\n\n\
+         | | empty | half full | full |\n|---|--:|--:|--:|"
+    );
+    for tenths in [1, 3, 10, 30, 80, 200] {
+        let mut line = String::new();
+        for percent in [0, 50, 100] {
+            let profile = speed::resized(&drive("st8000as0002"), tenths * 100_000_000_000);
+            let mut load = speed::Load::filled(profile, percent);
+            let (write_s, event_s) = load.seconds(WRITES / 3);
+            let _ = write!(line, " {:.2} ({:.2}) |", write_s * 1e6, event_s * 1e6);
+            let tb = tenths as f64 / 10.0;
+            let row = json!({"tb": tb, "percent": percent, "write_us": write_s * 1e6, "event_us": event_s * 1e6});
+            let _ = writeln!(record, "{row}");
+        }
+        println!("| {} TB |{line}", tenths as f64 / 10.0);
+    }
+    println!(
+        "\n![Microseconds for a random write, over the size of the drive](figures/model-speed.svg)"
+    );
+    print!("{}", include_str!("performance-tail.md"));
+    if let Some(path) = std::env::args().nth(1) {
+        std::fs::write(&path, record).expect("a place for the record");
     }
     eprintln!("took {:.0} s", began.elapsed().as_secs_f64());
 }

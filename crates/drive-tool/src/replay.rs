@@ -33,6 +33,8 @@ pub struct Replayed {
     pub trace: Vec<u8>,
     keep_trace: bool,
     meter: Meter,
+    /// What time the drive was told last.
+    now_ns: u64,
 }
 
 /// Plays all requests of `events`, and then lets the drive clean. Latencies go to `meter`.
@@ -49,6 +51,7 @@ pub fn replay(profile: Profile, options: Options, events: &[Event], meter: Meter
         trace: Vec::new(),
         keep_trace: options.keep_trace,
         meter,
+        now_ns: 0,
     };
     let mut rows: Vec<Row> = events
         .iter()
@@ -111,6 +114,8 @@ impl Replayed {
     }
 
     fn advance(&mut self, rows: &[Row], now_ns: u64) {
+        debug_assert!(now_ns >= self.now_ns, "time runs forwards");
+        self.now_ns = now_ns;
         let mut done = Vec::new();
         self.drive
             .advance(now_ns, usize::MAX, |completion| done.push(completion.tag));
@@ -135,7 +140,7 @@ impl Replayed {
             request.flags |= FLAG_META;
         }
         // The queue may have kept the request before waiting until later than this one's arrival.
-        let mut now_ns = row.arrival_ns.max(self.end_ns);
+        let mut now_ns = row.arrival_ns.max(self.now_ns);
         while let Some(next_ns) = self.drive.next_event().filter(|next| *next <= now_ns) {
             self.advance(rows, next_ns);
         }
@@ -194,5 +199,53 @@ mod tests {
         let again = trace_file::read(&first.trace).unwrap();
         let second = replay(profile(), options, &again, meter());
         assert!(first.trace == second.trace && !first.trace.is_empty());
+    }
+
+    #[test]
+    fn a_trace_that_asks_for_too_much_makes_requests_wait_and_time_runs_forwards() {
+        let mut random = crate::random::Random(5);
+        let events: Vec<Event> = (0..3_000u64)
+            .map(|i| {
+                let op = [Op::Write, Op::Read, Op::Read, Op::Flush][(i % 4) as usize];
+                Event::Request(Row {
+                    // All at once, then again after a pause in which the queue runs empty or not.
+                    arrival_ns: i / 300 * 2_000_000_000,
+                    completion_ns: 0,
+                    request: smr_drive::request::Request {
+                        tag: i,
+                        op,
+                        flags: u32::from(i % 7 == 0),
+                        lba: zoned::Lba(random.below(200_000) * 8),
+                        sectors: if op == Op::Flush { 0 } else { 8 },
+                    },
+                    class: 0,
+                    place: 0,
+                    service_ns: 0,
+                })
+            })
+            .collect();
+        let options = Options {
+            seed: 1,
+            used: true,
+            keep_trace: true,
+        };
+        let profile = sample::shingled(1 << 30, 20_000, 100);
+        let replayed = replay(profile, options, &events, meter());
+        assert_eq!(replayed.refused, 0);
+        let rows = trace_file::read(&replayed.trace).unwrap();
+        let requests = rows.iter().filter_map(|event| match event {
+            Event::Request(row) => Some(row),
+            _ => None,
+        });
+        assert_eq!(requests.clone().count(), 3_000);
+        assert!(
+            requests
+                .clone()
+                .any(|row| row.arrival_ns % 2_000_000_000 != 0),
+            "some waited"
+        );
+        assert!(requests
+            .clone()
+            .all(|row| row.arrival_ns <= row.completion_ns));
     }
 }

@@ -56,7 +56,9 @@ pub struct ActivityClock {
 impl ActivityClock {
     /// From `now_ns` on the arm does this, after `seek_ns` of seeking. The first call starts the clock.
     pub fn enter(&mut self, now_ns: u64, activity: Activity, seek_ns: u64) {
-        self.totals_ns = self.totals_ns(now_ns);
+        let [seeking_ns, at_it_ns] = self.open_ns(now_ns);
+        self.totals_ns[Activity::Seeking as usize] += seeking_ns;
+        self.totals_ns[self.activity as usize] += at_it_ns;
         self.activity = activity;
         self.since_ns = Some(now_ns);
         self.seeking_until_ns = now_ns + seek_ns;
@@ -76,14 +78,22 @@ impl ActivityClock {
         self.activity == Activity::Idle
     }
 
+    /// Of the activity under way: how long it has been seeking, and how long it has been at it.
+    fn open_ns(&self, now_ns: u64) -> [u64; 2] {
+        let Some(since_ns) = self.since_ns else {
+            return [0, 0];
+        };
+        let end_ns = now_ns.max(since_ns);
+        let arrived_ns = self.seeking_until_ns.clamp(since_ns, end_ns);
+        [arrived_ns - since_ns, end_ns - arrived_ns]
+    }
+
     /// The times up to `now_ns`, by activity.
     pub fn totals_ns(&self, now_ns: u64) -> [u64; ACTIVITIES] {
         let mut totals_ns = self.totals_ns;
-        if let Some(since_ns) = self.since_ns {
-            let arrived_ns = self.seeking_until_ns.clamp(since_ns, now_ns.max(since_ns));
-            totals_ns[Activity::Seeking as usize] += arrived_ns - since_ns;
-            totals_ns[self.activity as usize] += now_ns.max(since_ns) - arrived_ns;
-        }
+        let [seeking_ns, at_it_ns] = self.open_ns(now_ns);
+        totals_ns[Activity::Seeking as usize] += seeking_ns;
+        totals_ns[self.activity as usize] += at_it_ns;
         totals_ns
     }
 }

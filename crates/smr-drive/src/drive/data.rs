@@ -98,8 +98,10 @@ impl Drive {
     }
 
     fn store_data(&mut self, request: &Request) -> Result<(), Damaged> {
-        let mut data = self.staging.by_tag.remove(&request.tag).unwrap_or_default();
         // Bytes that were not put are zero.
+        let Some(mut data) = self.staging.by_tag.remove(&request.tag) else {
+            return self.store_zeros(request.lba.0, u64::from(request.sectors));
+        };
         data.resize(request.sectors as usize * SECTOR_BYTES as usize, 0);
         let flies = self.buffer.flies(request.blocks());
         let result = self.store_bytes(request.lba.0, &data, flies);

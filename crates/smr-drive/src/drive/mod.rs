@@ -255,10 +255,15 @@ impl Drive {
 
     /// When something will happen if the host does nothing.
     pub fn next_event(&self) -> Option<u64> {
-        let work_ns = self.work.as_ref().map(|(end_ns, _)| *end_ns);
+        let arm_ns = match &self.work {
+            Some((end_ns, _)) => Some(*end_ns),
+            None => self.wake_ns,
+        };
         let done_ns = self.done.first_key_value().map(|((ns, _), _)| *ns);
-        let wake_ns = self.wake_ns.filter(|_| work_ns.is_none());
-        [work_ns, done_ns, wake_ns].into_iter().flatten().min()
+        match (arm_ns, done_ns) {
+            (Some(arm_ns), Some(done_ns)) => Some(arm_ns.min(done_ns)),
+            (arm_ns, done_ns) => arm_ns.or(done_ns),
+        }
     }
 
     /// Lets time pass; completions are handed to `done`, at most `max` of them. Returns how many.

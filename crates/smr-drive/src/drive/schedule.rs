@@ -266,6 +266,10 @@ impl Drive {
                 return;
             }
             if self.choose(now_ns, blocked) {
+                if matches!(self.work, Some((_, Work::Clean))) {
+                    // No destage began that would make room, and to start a slice makes none.
+                    return;
+                }
                 continue;
             }
             if blocked != Blocked::Not && self.buffer.is_clean() {
@@ -452,6 +456,24 @@ impl Drive {
         (ns, ahead)
     }
 
+    /// How many blocks from `at` on lie one behind the other from `from` on: what is read ahead ends where the next block
+    /// is in the cache, whatever its old place still holds.
+    fn blocks_behind(&self, at: Block, from: Pba) -> u64 {
+        let all = Block(self.state.profile.capacity_blocks());
+        let segment = BlockRange::new(at, (at + self.read_ahead.segment_blocks()).min(all));
+        let mut known_to = at;
+        if !segment.is_empty() {
+            self.translation
+                .pieces(segment, &mut |piece, pba, in_place| {
+                    let follows = piece.start == known_to && pba == from + (known_to.0 - at.0);
+                    if in_place && follows {
+                        known_to = piece.end;
+                    }
+                });
+        }
+        known_to.0 - at.0
+    }
+
     fn end_work(&mut self, now_ns: u64, work: Work) {
         match work {
             Work::Read {
@@ -464,8 +486,8 @@ impl Drive {
                 let place = Where::None;
                 self.complete(pending, now_ns, link_blocks, service_ns, place, outcome);
                 if let Some((range, from)) = ahead {
-                    let end_of_medium = Pba(self.arm.layout().blocks());
-                    self.read_ahead.start(now_ns, range, from, end_of_medium);
+                    let blocks = self.blocks_behind(range.end, from);
+                    self.read_ahead.start(now_ns, range, from, blocks);
                 }
             }
             Work::Destage {

@@ -230,3 +230,60 @@ fn sequential_reads_one_at_a_time_come_at_the_rate_of_the_medium() {
     let tracks = 500 * 8 / 160;
     assert!(now_ns < (tracks + 3) * 9_800_000, "{now_ns}");
 }
+
+fn shingled(cache_blocks: u64, entries: u64) -> Drive {
+    let state = State::used(sample::shingled(1 << 30, cache_blocks, entries), 1);
+    let contents = Contents::new();
+    let state = Box::new(state);
+    Drive::new(Opened { state, contents }, 1)
+}
+
+/// Submits a request and waits for it: when it was done.
+fn perform(drive: &mut Drive, mut now_ns: u64, request: Request) -> u64 {
+    drive.submit(now_ns, request).unwrap();
+    while drive.advance(now_ns, 1, |_| {}) == 0 {
+        now_ns = now_ns.max(drive.next_event().expect("the request ends"));
+        drive.check_invariants();
+    }
+    now_ns
+}
+
+#[test]
+fn read_ahead_ends_where_the_cache_has_the_next_block() {
+    let mut drive = shingled(100_000, 1_000);
+    let mut now_ns = perform(&mut drive, 0, request(1, Op::Write, 120 * 8, 8));
+    now_ns = perform(&mut drive, now_ns, request(2, Op::Flush, 0, 0));
+    now_ns = perform(&mut drive, now_ns, request(3, Op::Read, 100 * 8, 80));
+    // Twice the time in which the head passes over all that follows.
+    now_ns += 10_000_000;
+    let ahead_ns = perform(&mut drive, now_ns, request(4, Op::Read, 110 * 8, 80)) - now_ns;
+    assert!(
+        ahead_ns < 1_000_000,
+        "{ahead_ns} ns for what was read ahead"
+    );
+    now_ns += ahead_ns;
+    let cached_ns = perform(&mut drive, now_ns, request(5, Op::Read, 120 * 8, 8)) - now_ns;
+    assert!(
+        cached_ns > 1_000_000,
+        "{cached_ns} ns for a block that is in the log, behind a seek"
+    );
+}
+
+#[test]
+fn a_half_cleaned_band_makes_no_room_in_the_ring() {
+    // The ring is full long before the map is, and much of it is of the band that is being cleaned.
+    let mut profile = sample::shingled(1 << 30, 6_000, 100_000);
+    if let crate::profile::Translation::StaticMapping(mapping) = &mut profile.translation {
+        mapping.entry_blocks_max = 16;
+    }
+    let state = Box::new(State::used(profile, 1));
+    let contents = Contents::new();
+    let mut drive = Drive::new(Opened { state, contents }, 1);
+    let mut now_ns = 0;
+    for tag in 1..1_000 {
+        let place = crate::mechanics::arm::splitmix(tag) % 12_800;
+        let write = request(tag, Op::Write, place * 8, 8 * 16);
+        now_ns = perform(&mut drive, now_ns, write);
+    }
+    assert!(drive.counters().bands_cleaned_forced > 10);
+}

@@ -75,18 +75,24 @@ impl Arm {
 
     /// Time from `now_ns` until `to` passes under the head: seek, settle, rotation.
     pub fn position_ns(&self, now_ns: u64, to: Pba, access: Access) -> u64 {
-        let move_ns = if to == self.at {
-            0
+        self.way(now_ns, to, self.layout.linear_ns(to), access).0
+    }
+
+    /// The same, given when `to` passes, and whether that is on another cylinder.
+    fn way(&self, now_ns: u64, to: Pba, linear_ns: u64, access: Access) -> (u64, bool) {
+        let (move_ns, seeks) = if to == self.at {
+            (0, false)
         } else {
             self.move_ns(to, access)
         };
         let revolution = self.layout.revolution_ns();
         let angle_then = (now_ns + move_ns + self.phase_ns) % revolution;
-        let angle_of_block = self.layout.linear_ns(to) % revolution;
-        move_ns + (angle_of_block + revolution - angle_then) % revolution
+        let angle_of_block = linear_ns % revolution;
+        let turn_ns = (angle_of_block + revolution - angle_then) % revolution;
+        (move_ns + turn_ns, seeks)
     }
 
-    fn move_ns(&self, to: Pba, access: Access) -> u64 {
+    fn move_ns(&self, to: Pba, access: Access) -> (u64, bool) {
         let (here, there) = (self.layout.spot(self.at), self.layout.spot(to));
         let mut ns = seek_ns(
             &self.seek,
@@ -99,7 +105,7 @@ impl Arm {
         if ns > 0 && access == Access::Write {
             ns += self.write_settle_ns;
         }
-        ns
+        (ns, here.cylinder != there.cylinder)
     }
 
     /// Time to pass over `blocks` blocks from `from` on.
@@ -109,15 +115,16 @@ impl Arm {
 
     /// Goes to `from` and passes over `blocks` blocks: the time it takes from `now_ns` on.
     pub fn access(&mut self, now_ns: u64, from: Pba, blocks: u64, access: Access) -> u64 {
-        let position_ns = self.position_ns(now_ns, from, access);
-        let ns = position_ns + self.transfer_ns(from, blocks);
+        let linear_ns = self.layout.linear_ns(from);
+        let (position_ns, seeks) = self.way(now_ns, from, linear_ns, access);
         self.position_ns += position_ns;
-        if self.layout.spot(from).cylinder != self.layout.spot(self.at).cylinder && from != self.at
-        {
-            self.seeks += 1;
-        }
+        self.seeks += u64::from(seeks);
         self.at = from + blocks;
-        ns
+        let transfer_ns = match blocks {
+            0 => 0,
+            _ => self.layout.linear_ns(self.at) - linear_ns,
+        };
+        position_ns + transfer_ns
     }
 
     /// The arm is found at `at`: it followed a track by itself.

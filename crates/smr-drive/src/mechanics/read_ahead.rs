@@ -67,12 +67,15 @@ impl ReadAhead {
         }
     }
 
-    /// A read of `range` ended with the head at `from`, where the block after the range would come next.
-    pub fn start(&mut self, now_ns: u64, range: BlockRange, from: Pba, end_of_medium: Pba) {
+    /// Blocks of a segment: so much is read ahead at most.
+    pub fn segment_blocks(&self) -> u64 {
+        self.segment_blocks
+    }
+
+    /// A read of `range` ended with the head at `from`, where the `blocks` blocks after the range come next.
+    pub fn start(&mut self, now_ns: u64, range: BlockRange, from: Pba, blocks: u64) {
         self.keep(range);
-        let blocks = self
-            .segment_blocks
-            .min(end_of_medium.0.saturating_sub(from.0));
+        let blocks = self.segment_blocks.min(blocks);
         if self.segments_max > 0 && blocks > 0 {
             self.following = Some(Following {
                 since_ns: now_ns,
@@ -174,8 +177,7 @@ mod tests {
         let mechanics = sample::conventional(1 << 30).mechanics;
         let (mut arm, mut ahead) = (Arm::new(&mechanics, 1), ReadAhead::new(&mechanics));
         let now = arm.access(0, Pba(range.start.0), range.blocks(), Access::Read);
-        let end = Pba(arm.layout().blocks());
-        ahead.start(now, range, Pba(range.end.0), end);
+        ahead.start(now, range, Pba(range.end.0), u64::MAX);
         (arm, ahead, now)
     }
 

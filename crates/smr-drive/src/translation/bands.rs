@@ -131,6 +131,11 @@ impl Bands {
         self.scratch
     }
 
+    /// Blocks of all bands.
+    pub fn capacity_blocks(&self) -> u64 {
+        self.capacity_blocks
+    }
+
     /// How many bands there are.
     pub fn count(&self) -> u32 {
         match self.capacity_blocks {

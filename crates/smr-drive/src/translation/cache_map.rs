@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! The persistent cache: a log on the platters, and the map from logical extents to places in it.
 //!
-//! INV-C1: `entries` (by logical address) and `by_place` (by place in the log) hold the same extents.
+//! INV-C1: an entry is a part of what one record of `log` says was appended, address for place; the records are in the
+//! order of their places, and `oldest` is the entry with the lowest.
 //! INV-C2: entries do not overlap, and none crosses the end of a band or of the ring.
 //! INV-C3: a band is in `dirt` exactly if it has entries, with their number and blocks.
 //! INV-C4: the log between the oldest entry and the head is at most as long as the ring.
 
 use super::bands::Bands;
-use alloc::collections::BTreeMap;
+use super::dirty_bands::DirtyBands;
+use super::extents::Extents;
+use crate::state::SavedEntry;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use zoned::{BandId, Block, BlockRange, Pba};
+#[cfg(any(test, debug_assertions))]
+use zoned::BandId;
+use zoned::{Block, BlockRange, Pba};
 
 /// An extent in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +28,54 @@ pub struct Entry {
     pub classes: u8,
 }
 
-/// What a band has in the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dirt {
-    /// Entries.
-    pub entries: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// Classes of its writes, a bit each; may be too many after overwriting.
-    pub classes: u8,
+/// What was appended, wholly or partly overwritten since: the log as it was written, which a drive need not keep in order
+/// of anything else.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    place: u64,
+    start: Block,
+    blocks: u32,
+}
+
+impl Record {
+    /// What of it the cache still holds: its first entry.
+    fn first_left(&self, entries: &Extents) -> Option<(u64, Block)> {
+        let places = self.place..self.place + u64::from(self.blocks);
+        entries
+            .overlapping(BlockRange::new(
+                self.start,
+                self.start + u64::from(self.blocks),
+            ))
+            .find(|(_, e)| places.contains(&e.place))
+            .map(|(range, e)| (e.place, range.start))
+    }
 }
 
 /// The map and the log's bounds.
 pub struct CacheMap {
-    entries: BTreeMap<Block, Entry>,
-    by_place: BTreeMap<u64, Block>,
-    dirt: BTreeMap<BandId, Dirt>,
+    entries: Extents,
+    /// Oldest first. Records of which nothing is left stay until they come to the front, or are too many.
+    log: VecDeque<Record>,
+    /// Place and first block.
+    oldest: Option<(u64, Block)>,
+    dirt: DirtyBands,
     blocks: u64,
     head: u64,
     ring_blocks: u64,
     header_blocks: u64,
 }
 
+/// So many records of which nothing is left may wait in the log beyond as many as there are entries.
+const STALE_MAX: u64 = 1024;
+
 impl CacheMap {
-    /// An empty cache.
-    pub fn new(ring_blocks: u64, header_blocks: u64, head: u64) -> Self {
+    /// An empty cache for these bands.
+    pub fn new(bands: &Bands, ring_blocks: u64, header_blocks: u64, head: u64) -> Self {
         CacheMap {
-            entries: BTreeMap::new(),
-            by_place: BTreeMap::new(),
-            dirt: BTreeMap::new(),
+            entries: Extents::new(bands.capacity_blocks()),
+            log: VecDeque::new(),
+            oldest: None,
+            dirt: DirtyBands::new(bands.count()),
             blocks: 0,
             head,
             ring_blocks,
@@ -58,9 +83,27 @@ impl CacheMap {
         }
     }
 
+    /// Adds the entries as they were saved.
+    pub fn restore(&mut self, bands: &Bands, saved: &[SavedEntry]) {
+        // One by one: to sort a vector takes 4 KiB of a small stack.
+        let mut by_place = BTreeMap::new();
+        for entry in saved {
+            by_place.insert(entry.place, entry);
+        }
+        for saved in by_place.into_values() {
+            let entry = Entry {
+                end: saved.end,
+                place: saved.place,
+                classes: saved.classes,
+            };
+            self.note(saved.start, entry);
+            self.insert(bands, saved.start, entry);
+        }
+    }
+
     /// Number of entries.
     pub fn entry_count(&self) -> u64 {
-        self.entries.len() as u64
+        self.entries.len()
     }
 
     /// Blocks of data.
@@ -87,36 +130,28 @@ impl CacheMap {
 
     /// Place and first block of the oldest entry.
     pub fn oldest(&self) -> Option<(u64, Block)> {
-        self.by_place.first_key_value().map(|(p, b)| (*p, *b))
+        self.oldest
     }
 
     /// What bands have in the cache.
-    pub fn dirt(&self) -> &BTreeMap<BandId, Dirt> {
+    pub fn dirt(&self) -> &DirtyBands {
         &self.dirt
     }
 
     /// All entries by address.
-    pub fn entries(&self) -> impl Iterator<Item = (Block, &Entry)> {
-        self.entries.iter().map(|(b, e)| (*b, e))
+    pub fn entries(&self) -> impl Iterator<Item = (BlockRange, Entry)> + '_ {
+        self.entries.iter()
     }
 
     /// Entries that overlap `range`, in order.
-    pub fn overlapping(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, &Entry)> {
-        let before = self
-            .entries
-            .range(..range.start)
-            .next_back()
-            .filter(|(_, e)| e.end > range.start);
-        before
-            .into_iter()
-            .chain(self.entries.range(range.start..range.end))
-            .map(|(b, e)| (BlockRange::new(*b, e.end), e))
+    pub fn overlapping(&self, range: BlockRange) -> impl Iterator<Item = (BlockRange, Entry)> + '_ {
+        self.entries.overlapping(range)
     }
 
     /// Whether one entry holds all of `range`, so that overwriting it adds none.
     pub fn has_entry(&self, range: BlockRange) -> bool {
         self.entries
-            .get(&range.start)
+            .get(range.start)
             .is_some_and(|e| e.end == range.end)
     }
 
@@ -137,81 +172,86 @@ impl CacheMap {
         self.drop_range(bands, range);
         let place = self.place_for(range.blocks());
         self.head = place + range.blocks();
-        self.insert(
-            bands,
-            range.start,
-            Entry {
-                end: range.end,
-                place,
-                classes,
-            },
-        );
+        let entry = Entry {
+            end: range.end,
+            place,
+            classes,
+        };
+        self.note(range.start, entry);
+        self.insert(bands, range.start, entry);
     }
 
-    /// Adds an entry as it was saved.
-    pub fn insert(&mut self, bands: &Bands, start: Block, entry: Entry) {
+    /// The log goes on with an entry.
+    fn note(&mut self, start: Block, entry: Entry) {
+        if self.log.len() as u64 > 2 * self.entries.len() + STALE_MAX {
+            let entries = &self.entries;
+            self.log.retain(|r| r.first_left(entries).is_some());
+        }
+        self.log.push_back(Record {
+            place: entry.place,
+            start,
+            blocks: (entry.end.0 - start.0) as u32,
+        });
+        self.oldest.get_or_insert((entry.place, start));
+    }
+
+    fn insert(&mut self, bands: &Bands, start: Block, entry: Entry) {
         let blocks = entry.end.0 - start.0;
         self.entries.insert(start, entry);
-        self.by_place.insert(entry.place, start);
         self.blocks += blocks;
-        let dirt = self.dirt.entry(bands.band(start)).or_default();
-        dirt.entries += 1;
-        dirt.blocks += blocks;
-        dirt.classes |= entry.classes;
+        self.dirt.add(bands.band(start), blocks, entry.classes);
     }
 
-    fn remove(&mut self, bands: &Bands, start: Block) -> Option<Entry> {
-        let entry = self.entries.remove(&start)?;
-        self.by_place.remove(&entry.place);
-        let blocks = entry.end.0 - start.0;
-        self.blocks -= blocks;
-        let band = bands.band(start);
-        if let Some(dirt) = self.dirt.get_mut(&band) {
-            dirt.entries -= 1;
-            dirt.blocks -= blocks;
-            if dirt.entries == 0 {
-                self.dirt.remove(&band);
-            }
+    fn remove(&mut self, bands: &Bands, start: Block) {
+        if let Some(entry) = self.entries.remove(start) {
+            let blocks = entry.end.0 - start.0;
+            self.blocks -= blocks;
+            self.dirt.remove(bands.band(start), blocks);
         }
-        Some(entry)
+    }
+
+    /// The entry at `place` was removed, or cut. If it was the oldest, another may be now.
+    fn removed(&mut self, place: u64) {
+        if self.oldest.is_none_or(|(oldest, _)| oldest != place) {
+            return;
+        }
+        self.oldest = None;
+        while let Some(record) = self.log.front() {
+            self.oldest = record.first_left(&self.entries);
+            if self.oldest.is_some() {
+                return;
+            }
+            self.log.pop_front();
+        }
     }
 
     /// Drops what the cache has of `range`.
     pub fn drop_range(&mut self, bands: &Bands, range: BlockRange) {
-        loop {
-            // From the last one on, so that one look into the map is enough.
-            let last = self.entries.range(..range.end).next_back();
-            let Some((start, entry)) = last.filter(|(_, e)| e.end > range.start) else {
-                return;
-            };
-            let (found, entry) = (BlockRange::new(*start, entry.end), *entry);
+        // From the last one on, so that one look into the map is enough.
+        while let Some((found, entry)) = self.entries.last_overlapping(range) {
             self.remove(bands, found.start);
             if found.start < range.start {
-                self.insert(
-                    bands,
-                    found.start,
-                    Entry {
-                        end: range.start,
-                        ..entry
-                    },
-                );
+                let end = range.start;
+                self.insert(bands, found.start, Entry { end, ..entry });
             }
             if found.end > range.end {
                 let place = entry.place + (range.end.0 - found.start.0);
                 self.insert(bands, range.end, Entry { place, ..entry });
             }
+            self.removed(entry.place);
         }
     }
 
     /// Drops entries of `range` that were appended before `place`: their band has been rewritten.
     pub fn drop_older(&mut self, bands: &Bands, range: BlockRange, place: u64) {
-        let old: Vec<Block> = self
+        let old: Vec<(Block, u64)> = self
             .overlapping(range)
             .filter(|(_, e)| e.place < place)
-            .map(|(r, _)| r.start)
+            .map(|(r, e)| (r.start, e.place))
             .collect();
-        for start in old {
+        for (start, place) in old {
             self.remove(bands, start);
+            self.removed(place);
         }
     }
 
@@ -229,34 +269,44 @@ impl CacheMap {
     /// Checks the invariants.
     #[cfg(any(test, debug_assertions))]
     pub fn check(&self, bands: &Bands) {
-        assert_eq!(self.entries.len(), self.by_place.len(), "INV-C1");
-        let mut dirt: BTreeMap<BandId, (u64, u64)> = BTreeMap::new();
+        let mut dirt: BTreeMap<BandId, (u32, u32)> = BTreeMap::new();
+        let mut oldest: Option<(u64, Block)> = None;
         let mut last_end = Block(0);
-        for (start, entry) in &self.entries {
-            assert_eq!(self.by_place.get(&entry.place), Some(start), "INV-C1");
+        for (Record { place, .. }, next) in self.log.iter().zip(self.log.iter().skip(1)) {
+            assert!(*place < next.place, "INV-C1");
+        }
+        for (range, entry) in self.entries.iter() {
+            let (start, place) = (range.start, entry.place);
+            if oldest.is_none_or(|o| place < o.0) {
+                oldest = Some((place, start));
+            }
+            let i = self.log.partition_point(|r| r.place <= place);
+            let record = i.checked_sub(1).and_then(|i| self.log.get(i));
+            let appended = record.is_some_and(|r| {
+                let offset = place - r.place;
+                start == r.start + offset && offset + range.blocks() <= u64::from(r.blocks)
+            });
+            assert!(appended, "INV-C1: {range} {entry:?}");
+            assert!(start >= last_end && start < entry.end, "INV-C2: {start:?}");
+            assert!(bands.range_of(start).end >= entry.end, "INV-C2");
             assert!(
-                *start >= last_end && *start < entry.end,
-                "INV-C2: {start:?}"
-            );
-            assert!(bands.range_of(*start).end >= entry.end, "INV-C2");
-            assert!(
-                entry.place % self.ring_blocks + (entry.end.0 - start.0) <= self.ring_blocks,
+                place % self.ring_blocks + range.blocks() <= self.ring_blocks,
                 "INV-C2"
             );
             last_end = entry.end;
-            let band = dirt.entry(bands.band(*start)).or_default();
-            *band = (band.0 + 1, band.1 + entry.end.0 - start.0);
+            let band = dirt.entry(bands.band(start)).or_default();
+            *band = (band.0 + 1, band.1 + range.blocks() as u32);
         }
+        assert_eq!(self.oldest, oldest, "INV-C1");
         let known: Vec<_> = self
             .dirt
             .iter()
-            .map(|(b, d)| (*b, (d.entries, d.blocks)))
+            .map(|(b, d)| (b, (d.entries, d.blocks)))
             .collect();
+        assert_eq!(known.len(), self.dirt.len(), "INV-C3");
         assert_eq!(known, dirt.into_iter().collect::<Vec<_>>(), "INV-C3");
-        assert_eq!(
-            self.blocks,
-            self.dirt.values().map(|d| d.blocks).sum::<u64>()
-        );
+        let blocks = self.dirt.iter().map(|(_, d)| u64::from(d.blocks));
+        assert_eq!(self.blocks, blocks.sum::<u64>());
         assert!(self.occupied() <= self.ring_blocks, "INV-C4");
     }
 }

@@ -27,8 +27,8 @@ pub struct Job {
     span: BlockRange,
     /// Entries appended from here on came too late.
     log_head: u64,
-    /// What will be free afterwards.
-    frees: Credit,
+    /// Entries of the map that will be free afterwards.
+    frees: u64,
     /// Only the part behind a run.
     tail_only: bool,
     total_ns: u64,
@@ -47,24 +47,11 @@ struct Slice {
     forced: bool,
 }
 
-/// Room in the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Credit {
-    /// Entries of the map.
-    pub entries: u64,
-    /// Blocks of the log.
-    pub log_blocks: u64,
-}
-
 impl Job {
-    /// The share of what the job frees that it has earned by now.
-    pub fn credit(&self) -> Credit {
-        // Up to 2^18 entries or 2^24 blocks, and at most 2^36 ns: no overflow.
-        let share = |all: u64| all * self.done_ns / self.total_ns.max(1);
-        Credit {
-            entries: share(self.frees.entries),
-            log_blocks: share(self.frees.log_blocks),
-        }
+    /// The share of the entries which the job frees that it has earned by now.
+    pub fn credit(&self) -> u64 {
+        // Up to 2^18 entries, and at most 2^36 ns: no overflow.
+        self.frees * self.done_ns / self.total_ns.max(1)
     }
 
     /// How far the job is, in thousandths.
@@ -102,23 +89,25 @@ impl StaticMapping {
             .map
             .oldest()
             .map(|(place, block)| (place, self.bands.band(block)));
-        let tail = self
-            .tails
-            .iter()
-            .map(|(band, tail)| (tail.order, *band))
-            .min();
-        match (entry, tail) {
-            (Some(entry), Some(tail)) if !forced && tail.0 <= entry.0 => Some(tail.1),
-            (Some(entry), _) => Some(entry.1),
-            (None, tail) => tail.map(|t| t.1),
+        let oldest_tail = || {
+            let tails = self.tails.iter();
+            tails.map(|(band, tail)| (tail.order, *band)).min()
+        };
+        match entry {
+            Some(entry) if forced => Some(entry.1),
+            entry => {
+                let both = oldest_tail().into_iter().chain(entry);
+                both.min_by_key(|(order, _)| *order).map(|o| o.1)
+            }
         }
     }
 
     fn start_job(&mut self, arm: &mut Arm, now_ns: u64, band: BandId) -> Job {
         let range = self.bands.range(band);
-        let dirt = self.map.dirt().get(&band).copied().unwrap_or_default();
+        let dirt = self.map.dirt().of(band);
+        let (entries, blocks) = (u64::from(dirt.entries), u64::from(dirt.blocks));
         let tail = self.tails.get(&band).map(|t| t.start);
-        let tail_only = dirt.entries == 0;
+        let tail_only = entries == 0;
         let start = if tail_only {
             tail.unwrap_or(range.start)
         } else {
@@ -138,10 +127,7 @@ impl StaticMapping {
             band,
             span,
             log_head: self.map.head(),
-            frees: Credit {
-                entries: dirt.entries,
-                log_blocks: dirt.blocks + dirt.entries * self.profile.entry_header_blocks,
-            },
+            frees: entries,
             tail_only,
             total_ns: 0,
             done_ns: 0,
@@ -168,7 +154,7 @@ impl StaticMapping {
                 &self.profile.merge_ns_by_log2,
                 self.map.scattered_pieces(rest),
             );
-            ns += arm.transfer_ns(first, dirt.blocks - dirt.entries.min(dirt.blocks));
+            ns += arm.transfer_ns(first, blocks - entries.min(blocks));
         }
         phase(
             &mut ns,
@@ -190,45 +176,45 @@ impl StaticMapping {
         forced: bool,
         first: Option<BandId>,
     ) -> Option<u64> {
-        let mut job = match self.job.take() {
-            Some(job) => job,
-            None => {
-                let band = first.or_else(|| self.next_to_clean(forced))?;
-                let job = self.start_job(arm, now_ns, band);
-                arm.drift_to(job.place());
-                self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees.entries);
-                job
-            }
-        };
+        if self.job.is_none() {
+            let band = first.or_else(|| self.next_to_clean(forced))?;
+            let job = self.start_job(arm, now_ns, band);
+            arm.drift_to(job.place());
+            self.note_cleaning(EventKind::CleaningBegan, job.band, job.frees);
+            self.job = Some(job);
+        }
+        let job = self.job.as_mut()?;
         // Others may have used the arm since the last slice.
-        let way_back_ns = if arm.at() == job.place() {
+        let place = job.place();
+        let way_back_ns = if arm.at() == place {
             0
         } else {
-            arm.position_ns(now_ns, job.place(), Access::Read)
+            arm.position_ns(now_ns, place, Access::Read)
         };
         let work_ns = (job.total_ns - job.done_ns).min(self.profile.clean_slice_ns);
+        let ns = way_back_ns + work_ns;
         job.slice = Slice {
             work_ns,
-            ns: way_back_ns + work_ns,
+            ns,
             forced,
         };
-        let ns = job.slice.ns;
-        self.job = Some(job);
         Some(ns)
     }
 
     /// The slice is over; perhaps the band is clean.
     pub(super) fn end_slice_static(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
-        let Some(mut job) = self.job.take() else {
+        let Some(job) = &mut self.job else {
             return;
         };
         job.done_ns += job.slice.work_ns;
         counters.cleaning_ns += job.slice.ns;
         arm.drift_to(job.place());
         if job.done_ns < job.total_ns {
-            self.job = Some(job);
             return;
         }
+        let Some(job) = self.job.take() else {
+            return;
+        };
         self.note_cleaning(EventKind::CleaningEnded, job.band, 1);
         self.map
             .drop_older(&self.bands, self.bands.range(job.band), job.log_head);

@@ -109,8 +109,9 @@ impl HostAware {
     /// Non-sequential zones in the order of their newest entries.
     fn order_recent(&mut self) {
         let mut newest: BTreeMap<BandId, u64> = BTreeMap::new();
-        for (start, entry) in self.cache.map.entries() {
-            let place = newest.entry(self.cache.bands.band(start)).or_default();
+        for (range, entry) in self.cache.map.entries() {
+            let band = self.cache.bands.band(range.start);
+            let place = newest.entry(band).or_default();
             *place = entry.place.max(*place);
         }
         // One by one: to collect would sort, and that takes 4 KiB of a small stack.
@@ -145,11 +146,15 @@ impl HostAware {
     fn has_zones_for(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
         let dirt = self.cache.map.dirt();
         let diverted = |(zone, part): &(BandId, BlockRange)| {
-            !dirt.contains_key(zone) && self.is_diverted(*part, buffer)
+            !dirt.contains(*zone) && self.is_diverted(*part, buffer)
         };
         let mut zones: Vec<BandId> = self.by_zone(range).filter(diverted).map(|z| z.0).collect();
         if zones.is_empty() {
             return true;
+        }
+        let most = self.profile.non_sequential_max as usize;
+        if dirt.len() + zones.len() > most {
+            return false;
         }
         // Those that will be non-sequential when the buffer is on the medium.
         for (piece, _) in buffer.pieces() {
@@ -157,13 +162,13 @@ impl HostAware {
         }
         for flight in buffer.in_flight() {
             let to_cache = |(zone, part): &(BandId, BlockRange)| {
-                !dirt.contains_key(zone) && self.in_place.count(*part) < part.blocks()
+                !dirt.contains(*zone) && self.in_place.count(*part) < part.blocks()
             };
             zones.extend(self.by_zone(flight.range).filter(to_cache).map(|z| z.0));
         }
         zones.sort_unstable();
         zones.dedup();
-        dirt.len() + zones.len() <= self.profile.non_sequential_max as usize
+        dirt.len() + zones.len() <= most
     }
 
     /// What can be written in place now: of a sequential zone, the first blocks that are dirty and in order (INV-A1), if
@@ -310,7 +315,7 @@ impl TranslationLayer for HostAware {
             if destage.place == Where::InPlace {
                 self.in_place.remove(*range);
                 // The first block may have been begun out of order, and is whole now.
-                if !self.cache.map.dirt().contains_key(&BandId(id.0)) {
+                if !self.cache.map.dirt().contains(BandId(id.0)) {
                     self.recent.retain(|band| band.0 != id.0);
                 }
             } else {
@@ -341,7 +346,7 @@ impl TranslationLayer for HostAware {
             }
         }
         let dirt = self.cache.map.dirt();
-        self.recent.retain(|band| dirt.contains_key(band));
+        self.recent.retain(|band| dirt.contains(*band));
     }
 
     fn is_clean(&self) -> bool {
@@ -447,7 +452,7 @@ impl TranslationLayer for HostAware {
         self.cache.check();
         let mut recent = self.recent.clone();
         recent.sort_unstable();
-        let dirty: Vec<BandId> = self.cache.map.dirt().keys().copied().collect();
+        let dirty: Vec<BandId> = self.cache.map.dirt().iter().map(|(band, _)| band).collect();
         assert_eq!(recent, dirty, "INV-A2");
         assert!(
             recent.len() <= self.profile.non_sequential_max as usize,

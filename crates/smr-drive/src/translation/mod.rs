@@ -18,7 +18,9 @@ pub mod bands;
 pub mod cache_map;
 mod cleaning;
 mod conventional;
+mod dirty_bands;
 mod enforcing;
+mod extents;
 mod host_aware;
 mod host_managed;
 mod plan_static;
@@ -67,6 +69,14 @@ impl Need {
         piece.urgent
             || self.flush_epoch.is_some_and(|epoch| piece.epoch <= epoch)
             || piece.since_ns + self.hold_ns <= self.now_ns
+    }
+
+    /// False if certainly no piece is due.
+    pub fn may_be_due(&self, buffer: &VolatileBuffer) -> bool {
+        let oldest = buffer.oldest_ns();
+        self.flush_epoch.is_some()
+            || buffer.has_urgent()
+            || oldest.is_some_and(|oldest_ns| oldest_ns + self.hold_ns <= self.now_ns)
     }
 }
 

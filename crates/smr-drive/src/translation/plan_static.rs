@@ -24,9 +24,23 @@ impl StaticMapping {
             return None;
         }
         self.streams.expire(need.now_ns);
+        if self.nothing_to_do(buffer, need) {
+            return None;
+        }
         self.plan_continuation(buffer, need)
             .or_else(|| self.plan_new_stream(buffer))
             .or_else(|| self.plan_append(buffer, need, &Written::default()))
+    }
+
+    /// Whether nothing is due and nothing is long enough, which is so at most looks and cheap to see.
+    fn nothing_to_do(&self, buffer: &VolatileBuffer, need: Need) -> bool {
+        let least = self.profile.stream_min_blocks;
+        let candidates = self.streams.candidates().iter();
+        let longest = candidates.map(|r| r.end.0 - r.start.0).max().unwrap_or(0);
+        !need.may_be_due(buffer)
+            && !need.pressure
+            && buffer.blocks() < self.destage_blocks_max
+            && longest + buffer.blocks() < least
     }
 
     /// More of a run that streams, or of a candidate that is now long enough.
@@ -38,9 +52,12 @@ impl StaticMapping {
                 return Some(self.in_place(run.end, run.end, end));
             }
         }
-        for run in self.streams.candidates() {
+        let least = self.profile.stream_min_blocks;
+        // Most candidates are random writes, and no look at the buffer is needed to see that they are short.
+        let candidates = self.streams.candidates().iter();
+        for run in candidates.filter(|r| r.end.0 - r.start.0 + buffer.blocks() >= least) {
             let end = buffer.contiguous_end(run.end);
-            if end > run.end && end.0 - run.start.0 >= self.profile.stream_min_blocks {
+            if end > run.end && end.0 - run.start.0 >= least {
                 return Some(self.in_place(run.start, run.end, end));
             }
         }

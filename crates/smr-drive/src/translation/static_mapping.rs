@@ -9,7 +9,7 @@
 //! tail is closed.
 
 use super::bands::Bands;
-use super::cache_map::{CacheMap, Entry};
+use super::cache_map::CacheMap;
 use super::cleaning::Job;
 use super::streams::Streams;
 use super::written::Written;
@@ -73,27 +73,12 @@ impl StaticMapping {
         saved: &SavedStatic,
     ) -> Self {
         let mut map = CacheMap::new(
+            &bands,
             mapping.cache_blocks,
             mapping.entry_header_blocks,
             saved.log_head,
         );
-        for SavedEntry {
-            start,
-            end,
-            place,
-            classes,
-        } in &saved.entries
-        {
-            map.insert(
-                &bands,
-                *start,
-                Entry {
-                    end: *end,
-                    place: *place,
-                    classes: *classes,
-                },
-            );
-        }
+        map.restore(&bands, &saved.entries);
         let mut written = Written::default();
         saved.written.iter().for_each(|range| written.add(*range));
         // One by one: to collect would sort, and that takes 4 KiB of a small stack.
@@ -144,7 +129,7 @@ impl StaticMapping {
 
     /// Classes of what makes a band dirty, a bit each.
     fn dirty_classes(&self, band: BandId) -> u8 {
-        let pieces = self.map.dirt().get(&band).map_or(0, |dirt| dirt.classes);
+        let pieces = self.map.dirt().of(band).classes;
         pieces | self.tails.get(&band).map_or(0, |tail| tail.classes)
     }
 
@@ -203,9 +188,9 @@ impl TranslationLayer for StaticMapping {
             entries: self
                 .map
                 .entries()
-                .map(|(start, e)| SavedEntry {
-                    start,
-                    end: e.end,
+                .map(|(range, e)| SavedEntry {
+                    start: range.start,
+                    end: range.end,
                     place: e.place,
                     classes: e.classes,
                 })
@@ -244,8 +229,8 @@ impl TranslationLayer for StaticMapping {
     }
 
     /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
-    /// being cleaned because the cache is full, the entries it will free count as free, slice by slice: this is what lets
-    /// a few writes through between two slices.
+    /// being cleaned because the cache is full, the map's entries it will free count as free, slice by slice: this is what
+    /// lets a few writes through between two slices.
     fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
         let p = &self.profile;
         if range.blocks() >= p.stream_min_blocks {
@@ -253,10 +238,9 @@ impl TranslationLayer for StaticMapping {
         }
         // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
         let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
-        let credit = self.job.as_ref().map(Job::credit).unwrap_or_default();
+        let credit = self.job.as_ref().map_or(0, Job::credit);
         let entries = range.blocks().div_ceil(p.entry_blocks_max);
-        let has_room =
-            self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit.entries;
+        let has_room = self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit;
         let goes_on = || self.streams.ends_at(range.start);
         // The map is asked last: of all this, only it is large.
         if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
@@ -267,8 +251,8 @@ impl TranslationLayer for StaticMapping {
         let slack = 4 * (p.entry_blocks_max + p.entry_header_blocks);
         let needed =
             log_blocks(range.blocks(), 1) + log_blocks(buffer.volatile_blocks(), waiting) + slack;
-        let occupied = self.map.occupied().saturating_sub(credit.log_blocks);
-        occupied + needed <= p.cache_blocks || goes_on()
+        // A band that is half cleaned is still in the ring, and may be in the way (INV-C4).
+        self.map.occupied() + needed <= p.cache_blocks || goes_on()
     }
 
     /// Writes what was planned: how long it takes.
@@ -351,11 +335,7 @@ impl TranslationLayer for StaticMapping {
 
     /// All bands cleaned at once.
     fn clean_now(&mut self) {
-        let entries: Vec<BlockRange> = self
-            .map
-            .entries()
-            .map(|(b, e)| BlockRange::new(b, e.end))
-            .collect();
+        let entries: Vec<BlockRange> = self.map.entries().map(|(range, _)| range).collect();
         for range in entries {
             self.map.drop_range(&self.bands, range);
             self.written.add(range);
@@ -397,7 +377,7 @@ impl TranslationLayer for StaticMapping {
         let mut classes: BTreeMap<BandId, u8> = BTreeMap::new();
         // Of both kinds the first in order of address: together they hold the first of all.
         for (band, d) in dirt.iter().take(DIRTY_BANDS_LISTED) {
-            *classes.entry(*band).or_default() |= d.classes;
+            *classes.entry(band).or_default() |= d.classes;
         }
         for (band, t) in self.tails.iter().take(DIRTY_BANDS_LISTED) {
             *classes.entry(*band).or_default() |= t.classes;
@@ -405,7 +385,7 @@ impl TranslationLayer for StaticMapping {
         let only_tails = self
             .tails
             .keys()
-            .filter(|band| !dirt.contains_key(band))
+            .filter(|band| !dirt.contains(**band))
             .count();
         snapshot.written_blocks = self.written.extents().map(BlockRange::blocks).sum();
         snapshot.streams = (

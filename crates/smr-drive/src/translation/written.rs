@@ -13,22 +13,25 @@ pub struct Written {
 }
 
 impl Written {
-    /// Extents that overlap or adjoin `range`.
-    fn touching(&self, range: BlockRange) -> Vec<BlockRange> {
-        let mut found: Vec<BlockRange> = self
-            .extents
+    /// Extents that overlap or adjoin `range`, the last one first.
+    fn touching_back(&self, range: BlockRange) -> impl Iterator<Item = BlockRange> + '_ {
+        self.extents
             .range(..=range.end)
             .rev()
             .map(|(s, e)| BlockRange::new(*s, *e))
-            .take_while(|r| r.end >= range.start)
-            .collect();
+            .take_while(move |r| r.end >= range.start)
+    }
+
+    /// Extents that overlap or adjoin `range`.
+    fn touching(&self, range: BlockRange) -> Vec<BlockRange> {
+        let mut found: Vec<BlockRange> = self.touching_back(range).collect();
         found.reverse();
         found
     }
 
     /// Adds blocks.
     pub fn add(&mut self, range: BlockRange) {
-        if range.is_empty() {
+        if range.is_empty() || self.next(range.start).is_some_and(|e| e.contains(range)) {
             return;
         }
         let mut all = range;
@@ -75,21 +78,15 @@ impl Written {
 
     /// How many blocks of `range` are in the set.
     pub fn count(&self, range: BlockRange) -> u64 {
-        self.touching(range)
-            .iter()
+        self.touching_back(range)
             .map(|e| e.intersection(range).blocks())
             .sum()
     }
 
     /// End of the last block of `range` in the set.
     pub fn last_end(&self, range: BlockRange) -> Option<Block> {
-        let last = self
-            .touching(range)
-            .into_iter()
-            .rev()
-            .map(|e| e.intersection(range))
-            .find(|e| !e.is_empty())?;
-        Some(last.end)
+        let mut back = self.touching_back(range).map(|e| e.intersection(range));
+        Some(back.find(|e| !e.is_empty())?.end)
     }
 
     /// All extents, to be saved.
