@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! A host-managed zoned disk: every block in place, and the host keeps the order.
 //!
+//! The life of a sequential zone; the edges are functions of `ZoneTable`, called from `admit` and `zone_command`:
+//!
+//! ```text
+//!             write, open                     close, make_room
+//!   Empty ────────────────► ImplicitOpen, ──────────────────────► Closed
+//!    ▲  ▲                   ExplicitOpen  ◄──────────────────────   │
+//!    │  │ close: nothing was  │  │         write, open              │
+//!    │  └─── written ─────────┘  │ write: to the end; finish        │ finish
+//!    │                           ▼                                  ▼
+//!    └──────────────────────── Full ◄───────────────────────────────┘
+//!      reset, from all of them         fail: from all of them to ReadOnly or Offline, for good
+//!   A power cut closes what is open and takes a write pointer back to the first block that is lost.
+//! ```
+//!
 //! INV-H1: of a sequential zone, what is on the platter is what lies below some block, whenever power is cut. So a
 //! zone's dirty blocks are written from its first dirty block on.
 

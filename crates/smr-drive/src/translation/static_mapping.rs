@@ -7,6 +7,22 @@
 //! Writing in place destroys the tracks behind. Where a run stops in the middle of a band and the rest of the band was
 //! written before, that rest (the *tail*) has to be rewritten: the band is dirty, too, until the run goes on or the
 //! tail is closed.
+//!
+//! The life of a band; it is dirty as long as it has entries in the log, a tail, or both:
+//!
+//! ```text
+//!          land: entries;                         clean_slice (start_job): it is
+//!          land_in_place: a tail                  idle, or a write waits for room
+//!   clean ───────────────────────► dirty ─────────────────────────────────────────► being cleaned ──┐ end_slice:
+//!    ▲ ▲                           │ ▲ ▲                                              │ │      ▲    │ more to do
+//!    │ └───────────────────────────┘ │ │ power_cut, land_in_place: the job is dropped │ │      └────┘
+//!    │   land_in_place over all of   │ └──────────────────────────────────────────────┘ │
+//!    │   it; the run goes on         │                                                  │
+//!    │                               └────────── entries came meanwhile ────────────────┤
+//!    └──────────────────────────────────────────────────────────────────────────────────┘ end_slice: all done
+//! ```
+//!
+//! INV-C1 to INV-C4, about log and map, are in `cache_map.rs`.
 
 use super::bands::Bands;
 use super::cache_map::CacheMap;
