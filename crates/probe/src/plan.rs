@@ -144,6 +144,11 @@ fn conclude(findings: &mut Findings) {
     );
     let finding = match findings.word("kind.writes") {
         Some("in place") => Finding::word(key, what, "conventional", confidence, evidence),
+        Some("refused") => {
+            let how =
+                "writes out of order end with an error, and there is no zone interface".into();
+            Finding::word(key, what, "sequential writes enforced", confidence, how)
+        }
         Some(_) if bands > 0 => {
             let how = format!("{evidence}, and come home band by band ({bands} of 3 places)");
             Finding::word(key, what, "drive-managed SMR", Confidence::High, how)

@@ -150,6 +150,8 @@ pub struct Known {
     pub mechanics: Mechanics,
     /// Whether small writes go to a log.
     pub logs: Option<bool>,
+    /// The disk ends writes out of order with an error.
+    pub refuses: bool,
     /// Idle time before cleaning.
     pub idle_ms: Option<f64>,
     /// (place, band size, first byte of a band nearby), in bytes.
@@ -204,7 +206,10 @@ impl<'d> Session<'d> {
 
     /// The next test may take so long.
     pub fn limit(&mut self, seconds: f64) {
-        self.deadline_ns = self.disk.now_ns().saturating_add((seconds * NS_PER_S) as u64);
+        self.deadline_ns = self
+            .disk
+            .now_ns()
+            .saturating_add((seconds * NS_PER_S) as u64);
     }
 
     /// Seconds on the disk's clock.
@@ -255,6 +260,15 @@ impl<'d> Session<'d> {
     /// Writes; milliseconds until it is acknowledged.
     pub fn write(&mut self, offset: u64, bytes: u64) -> Result<f64, Stop> {
         self.timed(|disk| disk.write(offset, bytes))
+    }
+
+    /// Writes and says whether the disk took it, or refused.
+    pub fn takes(&mut self, offset: u64, bytes: u64) -> Result<bool, Stop> {
+        match self.write(offset, bytes) {
+            Ok(_) => Ok(true),
+            Err(Stop::Refused(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// Flushes; milliseconds.

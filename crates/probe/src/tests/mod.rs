@@ -5,6 +5,7 @@ pub mod bands;
 mod cache_place;
 mod cache_size;
 mod cleaning;
+mod enforced;
 mod kind;
 mod mapping;
 mod mechanics;
