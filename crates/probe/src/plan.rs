@@ -183,7 +183,7 @@ mod tests {
         let plan = Plan::new(&["mapping".into()], true).unwrap();
         assert_eq!(
             plan.names(),
-            ["mechanics", "kind", "cleaning", "bands", "mapping"]
+            ["mechanics", "kind", "scatter", "cleaning", "mapping"]
         );
     }
 

@@ -152,6 +152,10 @@ pub struct Known {
     pub logs: Option<bool>,
     /// The disk ends writes out of order with an error.
     pub refuses: bool,
+    /// So many places can be written out of order at a time.
+    pub scattered_most: Option<u64>,
+    /// What is cleaned comes to lie elsewhere.
+    pub moves: Option<bool>,
     /// Idle time before cleaning.
     pub idle_ms: Option<f64>,
     /// (place, band size, first byte of a band nearby), in bytes.
@@ -301,6 +305,13 @@ impl<'d> Session<'d> {
             at += piece;
         }
         self.flush().map(|_| ())
+    }
+
+    /// Bytes that a test may write to out of order, of `wanted`: a disk that follows a few zones only waits for its
+    /// cleaner beyond. No zone in use is larger than 256 MiB; two are cut by the region's ends.
+    pub fn scattered(&self, wanted: u64) -> u64 {
+        let most = self.known.scattered_most.unwrap_or(u64::MAX);
+        wanted.min(most.saturating_sub(2).max(1).saturating_mul(256 * MIB))
     }
 
     /// Whether the single block at `offset` is in its band, not in a persistent cache. Its neighbours must be at home.

@@ -29,7 +29,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
 
 /// Small writes all over some gibibytes: work for a cleaner.
 fn dirty(s: &mut Session<'_>, place: f64) -> Result<Vec<u64>, Stop> {
-    let range = (6 * GIB).min(s.capacity() / 8);
+    let range = s.scattered(6 * GIB).min(s.capacity() / 8);
     let from = s.offset(place, MIB, 2 * range);
     let mut markers: Vec<u64> = (1..range / MARKER_BYTES)
         .map(|i| from + i * MARKER_BYTES)

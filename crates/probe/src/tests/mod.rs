@@ -9,6 +9,7 @@ mod enforced;
 mod kind;
 mod mapping;
 mod mechanics;
+mod scatter;
 mod streaming;
 
 use crate::disk::Stop;
@@ -36,7 +37,7 @@ pub struct Test {
 }
 
 /// All tests.
-pub const TESTS: [Test; 9] = [
+pub const TESTS: [Test; 10] = [
     Test {
         name: "mechanics",
         summary: "rates over the disk, rotation, seeks, interface",
@@ -58,10 +59,20 @@ pub const TESTS: [Test; 9] = [
         run: kind::run,
     },
     Test {
+        name: "scatter",
+        summary: "whether only a few zones can be written out of order",
+        writes: true,
+        needs: &["mechanics", "kind"],
+        usual_s: 240.0,
+        limit_s: 7200.0,
+        shingled_only: true,
+        run: scatter::run,
+    },
+    Test {
         name: "cache-place",
         summary: "where the persistent cache is",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 20.0,
         limit_s: 900.0,
         shingled_only: true,
@@ -71,7 +82,7 @@ pub const TESTS: [Test; 9] = [
         name: "stream",
         summary: "the smallest sequential write that is written in place",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 60.0,
         limit_s: 1800.0,
         shingled_only: true,
@@ -81,37 +92,37 @@ pub const TESTS: [Test; 9] = [
         name: "cleaning",
         summary: "when cleaning begins",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 600.0,
         limit_s: 7200.0,
         shingled_only: true,
         run: cleaning::run,
     },
     Test {
-        name: "bands",
-        summary: "band size at the outer, middle and inner diameter; order of cleaning",
-        writes: true,
-        needs: &["mechanics", "kind", "cleaning"],
-        usual_s: 900.0,
-        limit_s: 14_400.0,
-        shingled_only: true,
-        run: bands::run,
-    },
-    Test {
         name: "mapping",
-        summary: "whether bands have fixed places",
+        summary: "whether what is cleaned stays in its place",
         writes: true,
-        needs: &["mechanics", "kind", "cleaning", "bands"],
+        needs: &["mechanics", "kind", "scatter", "cleaning"],
         usual_s: 120.0,
         limit_s: 7200.0,
         shingled_only: true,
         run: mapping::run,
     },
     Test {
+        name: "bands",
+        summary: "band size at the outer, middle and inner diameter; order of cleaning",
+        writes: true,
+        needs: &["mechanics", "kind", "scatter", "cleaning", "mapping"],
+        usual_s: 900.0,
+        limit_s: 14_400.0,
+        shingled_only: true,
+        run: bands::run,
+    },
+    Test {
         name: "cache-entries",
         summary: "how many small writes fit into the persistent cache, and what follows",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 240.0,
         limit_s: 7200.0,
         shingled_only: true,
@@ -121,7 +132,7 @@ pub const TESTS: [Test; 9] = [
         name: "cache-bytes",
         summary: "how many bytes fit into the persistent cache",
         writes: true,
-        needs: &["mechanics", "kind", "cache-entries"],
+        needs: &["mechanics", "kind", "scatter", "cache-entries"],
         usual_s: 600.0,
         limit_s: 14_400.0,
         shingled_only: true,
