@@ -154,6 +154,10 @@ pub struct Known {
     pub refuses: bool,
     /// So many places can be written out of order at a time.
     pub scattered_most: Option<u64>,
+    /// The cache is in several places.
+    pub spread: bool,
+    /// The piece of the disk, in bytes, that one of them belongs to.
+    pub part: Option<(u64, u64)>,
     /// What is cleaned comes to lie elsewhere.
     pub moves: Option<bool>,
     /// Idle time before cleaning.

@@ -73,6 +73,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         };
         s.found(Finding::word(key, what, word, Confidence::High, how));
     } else if follows {
+        s.known.spread = true;
         s.found(Finding::word(
             key,
             what,

@@ -9,6 +9,7 @@ mod enforced;
 mod kind;
 mod mapping;
 mod mechanics;
+mod parts;
 mod scatter;
 mod streaming;
 
@@ -37,7 +38,7 @@ pub struct Test {
 }
 
 /// All tests.
-pub const TESTS: [Test; 10] = [
+pub const TESTS: [Test; 11] = [
     Test {
         name: "mechanics",
         summary: "rates over the disk, rotation, seeks, interface",
@@ -119,10 +120,20 @@ pub const TESTS: [Test; 10] = [
         run: bands::run,
     },
     Test {
+        name: "cache-parts",
+        summary: "of a persistent cache in several places: how many there are",
+        writes: true,
+        needs: &["mechanics", "kind", "scatter", "cache-place"],
+        usual_s: 10.0,
+        limit_s: 7200.0,
+        shingled_only: true,
+        run: parts::run,
+    },
+    Test {
         name: "cache-entries",
         summary: "how many small writes fit into the persistent cache, and what follows",
         writes: true,
-        needs: &["mechanics", "kind", "scatter"],
+        needs: &["mechanics", "kind", "scatter", "cache-place", "cache-parts"],
         usual_s: 240.0,
         limit_s: 7200.0,
         shingled_only: true,
@@ -132,7 +143,17 @@ pub const TESTS: [Test; 10] = [
         name: "cache-bytes",
         summary: "how many bytes fit into the persistent cache",
         writes: true,
-        needs: &["mechanics", "kind", "scatter", "cache-entries"],
+        needs: &[
+            "mechanics",
+            "kind",
+            "scatter",
+            "cache-place",
+            "cleaning",
+            "mapping",
+            "bands",
+            "cache-parts",
+            "cache-entries",
+        ],
         usual_s: 600.0,
         limit_s: 14_400.0,
         shingled_only: true,

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A persistent cache in parts, each for its own piece of the disk: while one is full, writes that belong to another are
+//! still fast.
+
+use super::cache_size::{until_slow, PART_BATCH, PART_SKIPPED, PART_STEEP};
+use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
+use crate::finding::Finding;
+use crate::session::Session;
+
+const FILLED_AT: f64 = 0.37;
+const FILLED_BYTES: u64 = 4 * GIB;
+/// Waits for cleaning that show that the part is full again.
+const REFILLED: u64 = 3;
+/// One write in so many goes elsewhere: few enough to fill no DRAM.
+const ONE_IN: u64 = 4;
+/// Writes that have to wait, until it is clear whether those elsewhere have to: fewer than two of 24 would be a chance of
+/// one in a hundred, if a quarter is expected.
+const WAITS: u64 = 24;
+const WRITES_MOST: u64 = 4000;
+/// The border of a part is found so exactly.
+const BLUR_BYTES: u64 = GIB;
+
+/// See the module's head.
+pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
+    let (key, what) = ("translation.sections", "parts of the persistent cache");
+    if !s.known.spread {
+        return Ok(());
+    }
+    s.tell("waiting until the disk has nothing left to clean");
+    s.wait_quiet(6000.0)?;
+    s.tell(what);
+    let range = FILLED_BYTES.min(s.capacity() / 64) / MIB * MIB;
+    let from = s.offset(FILLED_AT, MIB, range);
+    let mut full = Places::new(s, from, range);
+    let filled = until_slow(
+        s,
+        PART_BATCH,
+        BLOCK_BYTES,
+        (PART_SKIPPED, PART_STEEP),
+        |s| full.next(s),
+    )?;
+    if let Err(count) = filled {
+        let why = format!("{count} small writes did not fill the part that they belong to");
+        s.found(Finding::open(key, what, why));
+        return Ok(());
+    }
+    // Whether what lies at a byte belongs to the full part. Each byte is asked for once.
+    let late_ms = s.known.mechanics.revolution_ms;
+    let mut asked = 0;
+    let mut belongs = |s: &mut Session<'_>, at: u64| -> Result<bool, Stop> {
+        let at = at / BLOCK_BYTES * BLOCK_BYTES;
+        asked += 1;
+        // A full DRAM would make all of them wait. To empty it gives the cleaner time, so the part is filled up again.
+        s.flush()?;
+        let mut waited = 0;
+        while waited < REFILLED {
+            let next = full.next(s).ok_or(Stop::OutOfTime)?;
+            waited += u64::from(s.write(next, BLOCK_BYTES)? > late_ms);
+        }
+        let (mut here, mut there) = (0, 0);
+        for i in 0..WRITES_MOST {
+            // By chance, so that no rhythm of the cleaner's picks one of the two.
+            let elsewhere = s.below(ONE_IN) == 0;
+            let next = match elsewhere {
+                true => Some(at + 2 * i * BLOCK_BYTES),
+                false => full.next(s),
+            };
+            let late = s.write(next.ok_or(Stop::OutOfTime)?, BLOCK_BYTES)? > late_ms;
+            here += u64::from(late && !elsewhere);
+            there += u64::from(late && elsewhere);
+            if here + there == WAITS {
+                break;
+            }
+        }
+        // In the same part all wait alike; in another, nothing waits.
+        Ok(there > 1)
+    };
+    let last = s.capacity() - MIB;
+    let (low, high) = (from, from + range);
+    let mut upper = (high, last);
+    let mut step = 4 * GIB;
+    while upper.0 + step < last {
+        if !belongs(s, upper.0 + step)? {
+            upper.1 = upper.0 + step;
+            break;
+        }
+        upper.0 += step;
+        step *= 2;
+    }
+    let mut lower = (0, low);
+    step = 4 * GIB;
+    while lower.1 > step {
+        if !belongs(s, lower.1 - step)? {
+            lower.0 = lower.1 - step;
+            break;
+        }
+        lower.1 -= step;
+        step *= 2;
+    }
+    while upper.1 - upper.0 > BLUR_BYTES {
+        let middle = (upper.0 + upper.1) / 2;
+        if belongs(s, middle)? {
+            upper.0 = middle;
+        } else {
+            upper.1 = middle;
+        }
+    }
+    while lower.1 - lower.0 > BLUR_BYTES {
+        let middle = (lower.0 + lower.1) / 2;
+        if belongs(s, middle)? {
+            lower.1 = middle;
+        } else {
+            lower.0 = middle;
+        }
+    }
+    let middle = |range: (u64, u64)| (range.0 + range.1) / 2;
+    let (first, end) = (middle(lower), middle(upper));
+    let size = (end - first) as f64;
+    let capacity = s.capacity() as f64;
+    let number = capacity / size;
+    s.known.part = Some((first, end));
+    let how = format!(
+        "while small writes at {:.0} GiB had to wait for cleaning, so had those from {:.0} to {:.0} GiB, and no others \
+         ({asked} places tried)",
+        from as f64 / GIB as f64,
+        first as f64 / GIB as f64,
+        end as f64 / GIB as f64,
+    );
+    let blur = BLUR_BYTES as f64;
+    let interval = (capacity / (size + blur), capacity / (size - blur));
+    s.found(Finding::number(key, what, number, "1", interval, how));
+    s.tell("rewriting what was written, in order, so that the cache is empty again");
+    s.write_run(from, range)?;
+    Ok(())
+}
+
+/// Distinct blocks of a region that do not adjoin, in random order.
+pub struct Places {
+    from: u64,
+    count: u64,
+    step: u64,
+    at: u64,
+    made: u64,
+    mixed: Vec<u64>,
+}
+
+impl Places {
+    /// Of the region of `bytes` from `from` on.
+    pub fn new(s: &mut Session<'_>, from: u64, bytes: u64) -> Self {
+        // Every number below a power of two once: an odd step walks through all of them.
+        let count = 1u64 << (bytes / BLOCK_BYTES / 2).max(1).ilog2();
+        Places {
+            from,
+            count,
+            step: 2 * s.below(count / 2) + 1,
+            at: s.below(count),
+            made: 0,
+            mixed: Vec::new(),
+        }
+    }
+
+    /// The next one, until there are no more.
+    pub fn next(&mut self, s: &mut Session<'_>) -> Option<u64> {
+        // A walk with one step is regular: shuffled by the thousand it is not.
+        if self.mixed.is_empty() && self.made < self.count {
+            for _ in 0..1024.min(self.count - self.made) {
+                self.at = (self.at + self.step) % self.count;
+                self.mixed.push(self.at);
+                self.made += 1;
+            }
+            s.shuffle(&mut self.mixed);
+        }
+        self.mixed
+            .pop()
+            .map(|place| self.from + place * 2 * BLOCK_BYTES)
+    }
+}
