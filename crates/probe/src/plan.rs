@@ -149,6 +149,14 @@ fn conclude(findings: &mut Findings) {
                 "writes out of order end with an error, and there is no zone interface".into();
             Finding::word(key, what, "sequential writes enforced", confidence, how)
         }
+        Some(_) if findings.word("stream.rule") == Some("the end of the last write") => {
+            let how = format!("{evidence}, but in place where a zone's last write ended");
+            Finding::word(key, what, "host-aware SMR", Confidence::High, how)
+        }
+        Some(_) if findings.word("mapping") == Some("dynamic") => {
+            let how = format!("{evidence}, and what was cleaned lies elsewhere afterwards");
+            Finding::word(key, what, "drive-managed SMR", Confidence::High, how)
+        }
         Some(_) if bands > 0 => {
             let how = format!("{evidence}, and come home band by band ({bands} of 3 places)");
             Finding::word(key, what, "drive-managed SMR", Confidence::High, how)

@@ -154,6 +154,8 @@ pub struct Known {
     pub refuses: bool,
     /// So many places can be written out of order at a time.
     pub scattered_most: Option<u64>,
+    /// What is written where the last write of its zone ended goes in place.
+    pub pointers: bool,
     /// The cache is in several places.
     pub spread: bool,
     /// The piece of the disk, in bytes, that one of them belongs to.

@@ -22,6 +22,11 @@ const STEEP: f64 = 2.5;
 /// A cleaner that takes its share of the time makes them slower by degrees, four times at three quarters; a full part
 /// waits for a whole band.
 pub const PART_STEEP: f64 = 6.0;
+/// Writes that show what is usual.
+const AROUND_FIRST: usize = 256;
+/// So many late ones of the last: a cleaner is at work, and stays there.
+const AROUND_LATE: usize = 3;
+const AROUND_LAST: usize = 32;
 const BURSTS: usize = 7;
 const BURST_SHORT: usize = 40;
 const BURST_LONG: usize = 200;
@@ -294,6 +299,9 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = ("translation.cache", "bytes that the persistent cache takes");
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
+    if s.known.scattered_most.is_some() {
+        return around(s, key, what);
+    }
     let (from, room, pitch) = match s.known.part {
         // One piece in each band: what a cleaner finishes meanwhile gives back little.
         Some((first, end)) => {
@@ -354,5 +362,62 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     }
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(from, made * pitch / MIB * MIB)?;
+    Ok(())
+}
+
+/// The bytes of a log where only a few zones may be written to: the same pieces again and again, but one. A log is a ring,
+/// and what was overwritten is free again only when everything before it is: the head goes round until it meets the one.
+fn around(s: &mut Session<'_>, key: &str, what: &str) -> Result<(), Stop> {
+    let range = s.scattered(ENTRIES_RANGE).min(s.capacity() / 8) / MIB * MIB;
+    let from = s.offset(0.3, MIB, range);
+    s.tell(what);
+    let mut pieces: Vec<u64> = (1..range / BYTES_PITCH).collect();
+    s.write(from, BYTES_WRITE)?;
+    s.flush()?;
+    let mut times = vec![0.0; 1];
+    let mut usual_ms = STALL_MS;
+    let mut full = None;
+    while full.is_none() && (times.len() as u64) * BYTES_WRITE < BYTES_MOST {
+        s.shuffle(&mut pieces);
+        for piece in &pieces {
+            times.push(s.write(from + piece * BYTES_PITCH, BYTES_WRITE)?);
+            let n = times.len();
+            if n == AROUND_FIRST {
+                usual_ms = quantile(&times, 0.99).max(STALL_MS / 2.0);
+            }
+            if n > AROUND_FIRST {
+                let late = |ms: &&f64| **ms > 2.0 * usual_ms;
+                let last = &times[n - AROUND_LAST..];
+                if last.iter().filter(late).count() >= AROUND_LATE {
+                    let first = last.iter().position(|ms| late(&ms)).unwrap_or(0);
+                    full = Some(n - AROUND_LAST + first);
+                    break;
+                }
+            }
+        }
+    }
+    s.tell("rewriting what was written, in order, so that the cache is empty again");
+    s.write_run(from, range)?;
+    let gib = |writes: f64| writes * BYTES_WRITE as f64 / GIB as f64;
+    let Some(writes) = full else {
+        let why = format!(
+            "{:.0} GiB did not fill it; this test writes no more",
+            gib(times.len() as f64)
+        );
+        s.found(Finding::open(key, what, why));
+        return Ok(());
+    };
+    let how = format!(
+        "a piece of 1 MiB, then {} others again and again, until one had to wait for more than {:.0} ms: a ring, whose oldest \
+         entry was still of use",
+        pieces.len(),
+        2.0 * usual_ms
+    );
+    let count = writes as f64;
+    let interval = (
+        gib(count - AROUND_LAST as f64),
+        gib(count + AROUND_LAST as f64),
+    );
+    s.found(Finding::number(key, what, gib(count), "GiB", interval, how));
     Ok(())
 }
