@@ -314,10 +314,11 @@ impl<'d> Session<'d> {
     }
 
     /// Bytes that a test may write to out of order, of `wanted`: a disk that follows a few zones only waits for its
-    /// cleaner beyond. No zone in use is larger than 256 MiB; two are cut by the region's ends.
+    /// cleaner beyond. Two zones are cut by the region's ends. Until the size of zones is known, 128 MiB: few are smaller.
     pub fn scattered(&self, wanted: u64) -> u64 {
+        let zone = self.known.bands.first().map_or(128 * MIB, |b| b.1 as u64);
         let most = self.known.scattered_most.unwrap_or(u64::MAX);
-        wanted.min(most.saturating_sub(2).max(1).saturating_mul(256 * MIB))
+        wanted.min(most.saturating_sub(2).max(1).saturating_mul(zone))
     }
 
     /// Whether the single block at `offset` is in its band, not in a persistent cache. Its neighbours must be at home.

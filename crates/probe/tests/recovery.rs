@@ -40,9 +40,9 @@ const STATIC: [Drawn; 7] = [
 ];
 const S_BLOCKS: [Drawn; 10] = [
     ("translation.s_block", 8.0, 50.0),
-    ("translation.sections", 8.0, 80.0),
+    ("translation.sections", 30.0, 80.0),
     ("translation.cache", 20.0, 80.0),
-    ("translation.cache_entries", 250_000.0, 1_000_000.0),
+    ("translation.cache_entries", 300_000.0, 800_000.0),
     ("translation.entry_time", 0.2, 0.8),
     ("translation.low_share", 35.0, 45.0),
     ("translation.high_share", 70.0, 80.0),
@@ -51,8 +51,8 @@ const S_BLOCKS: [Drawn; 10] = [
     ("translation.stream_min", 1.0, 7.0),
 ];
 const ZONES: [Drawn; 7] = [
-    ("translation.zone", 64.0, 256.0),
-    ("translation.non_sequential_optimal", 10.0, 64.0),
+    ("translation.zone", 128.0, 256.0),
+    ("translation.non_sequential_optimal", 12.0, 64.0),
     ("translation.cache", 5.0, 40.0),
     ("translation.cache_entries", 15_000.0, 200_000.0),
     ("translation.entry_time", 0.2, 1.2),

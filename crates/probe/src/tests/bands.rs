@@ -17,7 +17,7 @@ const PLACES: [(f64, &str, &str); 3] = [
 /// halving. First as most drives want it, then for wide bands, then for narrow ones.
 const REGIONS: [(u64, usize); 3] = [(512 * MIB, 8), (2048 * MIB, 16), (256 * MIB, 2)];
 /// For zones: as many as may be written out of order.
-const ZONE_REGIONS: [(u64, usize); 2] = [(8192 * MIB, 32), (2048 * MIB, 16)];
+const ZONE_REGIONS: [(u64, usize); 4] = [(4096 * MIB, 32); 4];
 /// For bands that move.
 const MOVING_BYTES: u64 = 1024 * MIB;
 /// Bands for the order of cleaning are so far behind the region.
@@ -135,6 +135,7 @@ type Size = (f64, (f64, f64), f64, String);
 /// Band size near `place`, the sizes that fit as well, and the first byte of a band; or why not.
 fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop> {
     let mut why = String::new();
+    let (mut all_edges, mut all_runs): Edges = (Vec::new(), Vec::new());
     let regions: &[(u64, usize)] = if s.known.scattered_most.is_some() {
         &ZONE_REGIONS
     } else {
@@ -150,7 +151,15 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
             coarse,
             pause_ms: s.known.idle_ms.map_or(1000.0, |ms| ms * 1.1 + 50.0),
         };
-        let (edges, runs) = edges(s, &mut region)?;
+        let (fresh_edges, fresh_runs) = edges(s, &mut region)?;
+        let (edges, runs) = if s.known.scattered_most.is_some() {
+            // Few zones at a time: edges of one region after another.
+            all_edges.extend(fresh_edges);
+            all_runs.extend(fresh_runs);
+            (all_edges.clone(), all_runs.clone())
+        } else {
+            (fresh_edges, fresh_runs)
+        };
         let home = region.home.iter().filter(|h| **h).count();
         // What is still in the cache need not be cleaned if it is written again, in order.
         s.write_run(from, bytes)?;
@@ -187,7 +196,7 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
             "{} edges of what came home together do not lie at regular distances",
             edges.len()
         );
-        s.wait_quiet(600.0)?;
+        s.wait_quiet(3600.0)?;
     }
     Ok(Err(why))
 }

@@ -9,6 +9,8 @@ use crate::statistics::mean;
 const WRITTEN_AT: [f64; 3] = [0.1, 0.5, 0.9];
 const READ_AT: [f64; 9] = [0.01, 0.12, 0.25, 0.37, 0.5, 0.62, 0.75, 0.87, 0.99];
 const TIMES: usize = 24;
+/// A log in parts is so near to what is written: anywhere in a tenth of the disk, and what the fit is off.
+const WITHIN: f64 = 0.18;
 
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = ("cache.place", "place of the persistent cache");
@@ -63,7 +65,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let follows = WRITTEN_AT
         .iter()
         .zip(&places)
-        .all(|(w, p)| (s.known.mechanics.stroke(*w) - p).abs() < 0.12);
+        .all(|(w, p)| (s.known.mechanics.stroke(*w) - p).abs() < WITHIN);
     if spread < 0.15 {
         let place = mean(&places);
         let word = match place {

@@ -13,7 +13,7 @@ const STALL_MS: f64 = 40.0;
 const ENTRIES_RANGE: u64 = 4 * GIB;
 const ENTRIES_BATCH: usize = 500;
 /// In a cache in parts.
-const PART_RANGE: u64 = 16 * GIB;
+const PART_RANGE: u64 = 32 * GIB;
 pub const PART_BATCH: usize = 250;
 /// Batches that fill a DRAM.
 pub const PART_SKIPPED: usize = 4;
@@ -34,6 +34,8 @@ const BYTES_WRITE: u64 = MIB;
 const BYTES_PITCH: u64 = MIB + (MIB >> 2);
 const BYTES_MOST: u64 = 96 * GIB;
 const BYTES_BATCH: usize = 128;
+/// A part is thought to have room for fewer pieces of 1 MiB.
+const PIECES_LEAST: u64 = 8192;
 const PART_BYTES_BATCH: usize = 16;
 const PART_BYTES_SKIPPED: usize = 8;
 /// Batches that fill a DRAM.
@@ -159,7 +161,7 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
                 (count - blur, count + blur),
                 how,
             ));
-            if s.known.part.is_none() {
+            if !s.known.spread {
                 append_time(s, &knee);
             }
             forced(s, &knee);
@@ -171,7 +173,7 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
     }
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(from, range)?;
-    if s.known.part.is_some() {
+    if s.known.spread {
         bursts(s, from, range)?;
     }
     Ok(())
@@ -303,11 +305,12 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
         return around(s, key, what);
     }
     let (from, room, pitch) = match s.known.part {
-        // One piece in each band: what a cleaner finishes meanwhile gives back little.
+        // One piece in each band, if it is wide enough: what a cleaner finishes meanwhile gives back little.
         Some((first, end)) => {
             let band = s.known.bands.first().map_or(0, |b| b.1.ceil() as u64);
-            let pitch = band.next_multiple_of(MIB).max(BYTES_PITCH);
             let room = (end - first) * 9 / 10;
+            let pitch = band.min(room / PIECES_LEAST).next_multiple_of(MIB);
+            let pitch = pitch.max(BYTES_PITCH);
             ((first + (end - first) / 20) / MIB * MIB, room, pitch)
         }
         None => {

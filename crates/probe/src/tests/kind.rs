@@ -4,11 +4,13 @@
 //! it goes in place, but a log is written wherever its head is.
 
 use super::enforced;
-use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
+use crate::disk::{Stop, BLOCK_BYTES, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::Session;
 use crate::statistics::{mean, median, quantile, share_interval};
 
+/// Not wider: a shingled drive has to clean every band that this touches, and may follow but a few zones.
+const RANGE: u64 = 512 * MIB;
 const DURABLE_WRITES: u64 = 240;
 const LOOKS: usize = 60;
 const CACHED_WRITES: usize = 4000;
@@ -23,7 +25,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
 
 fn small_writes(s: &mut Session<'_>) -> Result<(), Stop> {
     let what = "small durable writes";
-    let range = GIB.min(s.capacity() / 16);
+    let range = RANGE.min(s.capacity() / 32);
     let from = s.offset(0.2, BLOCK_BYTES, range);
     // One somewhere in each part, so that the neighbours of each stay where they are.
     let part = range / DURABLE_WRITES;
@@ -54,7 +56,7 @@ fn small_writes(s: &mut Session<'_>) -> Result<(), Stop> {
     let how = format!(
         "{home} of {LOOKS} blocks were at home at once (in place: all, log: none); durable in {durable_ms:.2} ms in the \
          median, middle half within {spread:.2} revolutions (in place: about 0.5); without flushes {sustained_ms:.2} ms a \
-         write over some GiB, where a read over the whole disk takes {read_ms:.1} ms"
+         write over 512 MiB, where a read over the whole disk takes {read_ms:.1} ms"
     );
     let (logs, confidence) = match share {
         (least, _) if least > 0.8 && spread > 0.35 => (Some(false), Confidence::High),
@@ -105,8 +107,7 @@ pub fn write_cache_found(s: &mut Session<'_>, times: &[f64], how: String) {
 /// Mean time of a write when there are many without a flush.
 fn sustained(s: &mut Session<'_>) -> Result<f64, Stop> {
     let mut cached = Vec::new();
-    // Not wider: a shingled drive has to clean every band that this touches.
-    let range = (2 * GIB).min(s.capacity() / 16) / MIB * MIB;
+    let range = RANGE.min(s.capacity() / 32) / MIB * MIB;
     let from = s.offset(0.3, BLOCK_BYTES, range);
     for _ in 0..CACHED_WRITES {
         let at = from + s.below(range / BLOCK_BYTES) * BLOCK_BYTES;

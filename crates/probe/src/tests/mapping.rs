@@ -7,8 +7,9 @@ use crate::session::Session;
 
 /// One block in each is rewritten: no unit that moves is smaller.
 const TOUCHED_BYTES: u64 = MIB;
-/// What is read at a time: an edge is known as well.
-pub const READ_BYTES: u64 = 64 << 10;
+/// A block is read every so often: an edge is known as well. Nearer, some host and cable would not keep up with the
+/// platters, and lose a revolution where nothing has moved.
+pub const READ_BYTES: u64 = 128 << 10;
 const LEAD_BYTES: u64 = 4 * MIB;
 /// Steps between tracks stay below, and two seeks with their turns hardly ever do: in revolutions.
 const LATE_TURNS: f64 = 0.3;
@@ -85,12 +86,12 @@ pub fn rewrite_and_wait(
     Ok(Ok(()))
 }
 
-/// Time of each read of a region in order.
+/// Times of reads on the way through a region.
 pub fn read_through(s: &mut Session<'_>, from: u64, bytes: u64) -> Result<Vec<f64>, Stop> {
     s.evict()?;
     let mut times = Vec::new();
     for at in (from - LEAD_BYTES..from + bytes).step_by(READ_BYTES as usize) {
-        let ms = s.read(at, READ_BYTES)?;
+        let ms = s.read(at, BLOCK_BYTES)?;
         if at >= from {
             times.push(ms);
         }
@@ -98,7 +99,7 @@ pub fn read_through(s: &mut Session<'_>, from: u64, bytes: u64) -> Result<Vec<f6
     Ok(times)
 }
 
-/// Middles of the reads of a region that were late, in bytes: there the head had to go elsewhere. `usual_ms`: what each
+/// Middles of the ways to reads of a region that were late, in bytes: there the head had to go elsewhere. `usual_ms`: what each
 /// takes without.
 pub fn jumps(
     s: &Session<'_>,
@@ -116,6 +117,6 @@ pub fn jumps(
     let last_of_some = |i: &usize| late[*i] && !late.get(i + 1).copied().unwrap_or(false);
     (0..late.len())
         .filter(last_of_some)
-        .map(|i| (from + i as u64 * READ_BYTES + READ_BYTES / 2) as f64)
+        .map(|i| (from + i as u64 * READ_BYTES - READ_BYTES / 2) as f64)
         .collect()
 }

@@ -8,7 +8,8 @@ use crate::finding::Finding;
 use crate::session::Session;
 
 const FILLED_AT: f64 = 0.37;
-const FILLED_BYTES: u64 = 4 * GIB;
+/// Wide, so that what a cleaner finishes meanwhile gives back little.
+const FILLED_BYTES: u64 = 32 * GIB;
 /// Waits for cleaning that show that the part is full again.
 const REFILLED: u64 = 3;
 /// One write in so many goes elsewhere: few enough to fill no DRAM.
@@ -29,7 +30,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
     s.tell(what);
-    let range = FILLED_BYTES.min(s.capacity() / 64) / MIB * MIB;
+    let range = FILLED_BYTES.min(s.capacity() / 100) / MIB * MIB;
     let from = s.offset(FILLED_AT, MIB, range);
     let mut full = Places::new(s, from, range);
     let filled = until_slow(
@@ -44,8 +45,17 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         s.found(Finding::open(key, what, why));
         return Ok(());
     }
-    // Whether what lies at a byte belongs to the full part. Each byte is asked for once.
+    // The region may reach into another part: a write that has to wait is in the full one.
     let late_ms = s.known.mechanics.revolution_ms;
+    let mut anchor = from;
+    for _ in 0..WRITES_MOST {
+        let next = full.next(s).ok_or(Stop::OutOfTime)?;
+        if s.write(next, BLOCK_BYTES)? > late_ms {
+            anchor = next;
+            break;
+        }
+    }
+    // Whether what lies at a byte belongs to the full part. Each byte is asked for once.
     let mut asked = 0;
     let mut belongs = |s: &mut Session<'_>, at: u64| -> Result<bool, Stop> {
         let at = at / BLOCK_BYTES * BLOCK_BYTES;
@@ -76,8 +86,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         Ok(there > 1)
     };
     let last = s.capacity() - MIB;
-    let (low, high) = (from, from + range);
-    let mut upper = (high, last);
+    let mut upper = (anchor, last);
     let mut step = 4 * GIB;
     while upper.0 + step < last {
         if !belongs(s, upper.0 + step)? {
@@ -87,7 +96,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         upper.0 += step;
         step *= 2;
     }
-    let mut lower = (0, low);
+    let mut lower = (0, anchor);
     step = 4 * GIB;
     while lower.1 > step {
         if !belongs(s, lower.1 - step)? {
@@ -122,7 +131,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let how = format!(
         "while small writes at {:.0} GiB had to wait for cleaning, so had those from {:.0} to {:.0} GiB, and no others \
          ({asked} places tried)",
-        from as f64 / GIB as f64,
+        anchor as f64 / GIB as f64,
         first as f64 / GIB as f64,
         end as f64 / GIB as f64,
     );

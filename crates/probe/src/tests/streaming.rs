@@ -21,8 +21,8 @@ const LOGGED_LEAST: u32 = 5;
 /// What is logged before a run.
 const MARKED_BYTES: u64 = 32 << 10;
 /// A run begins so far before a border, and is looked at so far behind it: more than the border's error.
-const BEFORE_BYTES: u64 = 2 * READ_BYTES;
-const INSIDE_BYTES: u64 = 3 * READ_BYTES;
+const BEFORE_BYTES: u64 = READ_BYTES;
+const INSIDE_BYTES: u64 = 3 * READ_BYTES / 2;
 
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = (
