@@ -10,14 +10,17 @@ use crate::session::Session;
 const FILLED_AT: f64 = 0.37;
 /// Wide, so that what a cleaner finishes meanwhile gives back little.
 const FILLED_BYTES: u64 = 32 * GIB;
-/// Waits for cleaning that show that the part is full again.
-const REFILLED: u64 = 3;
-/// One write in so many goes elsewhere: few enough to fill no DRAM.
-const ONE_IN: u64 = 4;
-/// Writes that have to wait, until it is clear whether those elsewhere have to: fewer than two of 24 would be a chance of
-/// one in a hundred, if a quarter is expected.
-const WAITS: u64 = 24;
-const WRITES_MOST: u64 = 4000;
+/// Writes that are timed together, with a flush: whatever the DRAM does, the cleaner's share is in it.
+const BURST: usize = 300;
+/// Where they go.
+const WINDOW_BYTES: u64 = GIB;
+const ASKED_BYTES: u64 = 8 * MIB;
+/// Far from what is filled.
+const FRESH_AT: f64 = 0.87;
+/// The two must differ by so much.
+const CLEAR: f64 = 2.5;
+/// Reads in a row that nothing delays: the cleaner has had its share of what was written.
+const SETTLED: u32 = 6;
 /// The border of a part is found so exactly.
 const BLUR_BYTES: u64 = GIB;
 
@@ -45,47 +48,37 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         s.found(Finding::open(key, what, why));
         return Ok(());
     }
-    // The region may reach into another part: a write that has to wait is in the full one.
-    let late_ms = s.known.mechanics.revolution_ms;
-    let mut anchor = from;
-    for _ in 0..WRITES_MOST {
-        let next = full.next(s).ok_or(Stop::OutOfTime)?;
-        if s.write(next, BLOCK_BYTES)? > late_ms {
-            anchor = next;
-            break;
-        }
+    // The region may reach into another part: the end where a burst takes longer is in the full one.
+    let fresh = s.offset(FRESH_AT, MIB, WINDOW_BYTES);
+    let mut fresh = Places::new(s, fresh, WINDOW_BYTES);
+    let fresh_ms = burst(s, &mut fresh)?;
+    let mut ends = Vec::new();
+    for at in [from, from + range - WINDOW_BYTES] {
+        let mut places = Places::new(s, at, WINDOW_BYTES);
+        ends.push((burst(s, &mut places)?, at + WINDOW_BYTES / 2, places));
+    }
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((full_ms, anchor, mut full)) = ends.pop() else {
+        return Ok(());
+    };
+    if full_ms < CLEAR * fresh_ms {
+        let why = format!(
+            "{BURST} small writes took {full_ms:.0} ms where many had been, and {fresh_ms:.0} ms where none had: too alike"
+        );
+        s.found(Finding::open(key, what, why));
+        return Ok(());
     }
     // Whether what lies at a byte belongs to the full part. Each byte is asked for once.
     let mut asked = 0;
     let mut belongs = |s: &mut Session<'_>, at: u64| -> Result<bool, Stop> {
-        let at = at / BLOCK_BYTES * BLOCK_BYTES;
         asked += 1;
-        // A full DRAM would make all of them wait. To empty it gives the cleaner time, so the part is filled up again.
-        s.flush()?;
-        let mut waited = 0;
-        while waited < REFILLED {
-            let next = full.next(s).ok_or(Stop::OutOfTime)?;
-            waited += u64::from(s.write(next, BLOCK_BYTES)? > late_ms);
-        }
-        let (mut here, mut there) = (0, 0);
-        for i in 0..WRITES_MOST {
-            // By chance, so that no rhythm of the cleaner's picks one of the two.
-            let elsewhere = s.below(ONE_IN) == 0;
-            let next = match elsewhere {
-                true => Some(at + 2 * i * BLOCK_BYTES),
-                false => full.next(s),
-            };
-            let late = s.write(next.ok_or(Stop::OutOfTime)?, BLOCK_BYTES)? > late_ms;
-            here += u64::from(late && !elsewhere);
-            there += u64::from(late && elsewhere);
-            if here + there == WAITS {
-                break;
-            }
-        }
-        // In the same part all wait alike; in another, nothing waits.
-        Ok(there > 1)
+        // Filled up again, so that it stays full.
+        let here_ms = burst(s, &mut full)?;
+        let mut places = Places::new(s, at / MIB * MIB, ASKED_BYTES);
+        // Nearer to the full part, in proportion, than to one where nothing was written.
+        Ok(burst(s, &mut places)? > (here_ms * fresh_ms).sqrt())
     };
-    let last = s.capacity() - MIB;
+    let last = s.capacity() - ASKED_BYTES;
     let mut upper = (anchor, last);
     let mut step = 4 * GIB;
     while upper.0 + step < last {
@@ -129,7 +122,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let number = capacity / size;
     s.known.part = Some((first, end));
     let how = format!(
-        "while small writes at {:.0} GiB had to wait for cleaning, so had those from {:.0} to {:.0} GiB, and no others \
+        "while small writes at {:.0} GiB were slowed down by cleaning, so were those from {:.0} to {:.0} GiB, and no others \
          ({asked} places tried)",
         anchor as f64 / GIB as f64,
         first as f64 / GIB as f64,
@@ -141,6 +134,24 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(from, range)?;
     Ok(())
+}
+
+/// How long small writes and a flush take, when nothing is left of the cleaner's share of earlier ones.
+fn burst(s: &mut Session<'_>, places: &mut Places) -> Result<f64, Stop> {
+    let limit_ms = s.known.mechanics.undisturbed_ms();
+    let mut settled = 0;
+    let near = s.offset(0.6, MIB, GIB);
+    while settled < SETTLED {
+        let at = near + s.below(GIB / BLOCK_BYTES) * BLOCK_BYTES;
+        let undisturbed = s.read(at, BLOCK_BYTES)? < limit_ms;
+        settled = if undisturbed { settled + 1 } else { 0 };
+    }
+    let mut ms = 0.0;
+    for _ in 0..BURST {
+        let at = places.next(s).ok_or(Stop::OutOfTime)?;
+        ms += s.write(at, BLOCK_BYTES)?;
+    }
+    Ok(ms + s.flush()?)
 }
 
 /// Distinct blocks of a region that do not adjoin, in random order.
