@@ -35,7 +35,9 @@ const BYTES_PITCH: u64 = MIB + (MIB >> 2);
 const BYTES_MOST: u64 = 96 * GIB;
 const BYTES_BATCH: usize = 128;
 /// A part is thought to have room for fewer pieces of 1 MiB.
-const PIECES_LEAST: u64 = 8192;
+const PIECES_LEAST: f64 = 8192.0;
+/// All of them are rewritten afterwards.
+const BANDS_MOST: f64 = 2048.0;
 const PART_BYTES_BATCH: usize = 16;
 const PART_BYTES_SKIPPED: usize = 8;
 /// Batches that fill a DRAM.
@@ -304,35 +306,45 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     if s.known.scattered_most.is_some() {
         return around(s, key, what);
     }
-    let (from, room, pitch) = match s.known.part {
-        // One piece in each band, if it is wide enough: what a cleaner finishes meanwhile gives back little.
-        Some((first, end)) => {
-            let band = s.known.bands.first().map_or(0, |b| b.1.ceil() as u64);
-            let room = (end - first) * 9 / 10;
-            let pitch = band.min(room / PIECES_LEAST).next_multiple_of(MIB);
-            let pitch = pitch.max(BYTES_PITCH);
-            ((first + (end - first) / 20) / MIB * MIB, room, pitch)
+    // Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
+    let (from, bands, each, pitch) = match (s.known.part, s.known.bands.first()) {
+        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
+        // there are: what a cleaner finishes meanwhile gives back little.
+        (Some((first, end)), Some(&(_, band, tooth))) => {
+            let room = (end - first) as f64 * 0.9;
+            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
+            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
+            let each = (PIECES_LEAST / bands).ceil().min(most);
+            let pitch = band / each;
+            let from = first as f64 + room / 18.0;
+            let from = tooth + ((from - tooth) / band).ceil() * band;
+            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
+            (from, bands as u64, each as u64, pitch)
         }
-        None => {
+        _ => {
             let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
-            (s.offset(0.1, MIB, room), room, BYTES_PITCH)
+            let from = s.offset(0.1, MIB, room) as f64;
+            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
         }
     };
+    let at = |slot: u64| (from + slot as f64 * pitch) as u64 / BLOCK_BYTES * BLOCK_BYTES;
     let (batch, knee) = match s.known.part {
         Some(_) => (PART_BYTES_BATCH, (PART_BYTES_SKIPPED, PART_STEEP)),
         None => (BYTES_BATCH, (SKIPPED, STEEP)),
     };
-    let slots = room / pitch;
+    // Without bands, only what was touched has to be rewritten.
+    let group = s.known.part.map_or(BYTES_GROUP as u64, |_| bands);
     let (mut mixed, mut made) = (Vec::new(), 0);
     s.tell(what);
     let knee = until_slow(s, batch, BYTES_WRITE, knee, |s| {
-        if mixed.is_empty() && made < slots {
-            let end = (made + BYTES_GROUP as u64).min(slots);
-            mixed.extend(made..end);
-            made = end;
+        if mixed.is_empty() && made < bands * each {
+            let (pass, done) = (made / bands, made % bands);
+            let end = (done + group).min(bands);
+            mixed.extend((done..end).map(|band| band * each + pass));
+            made += end - done;
             s.shuffle(&mut mixed);
         }
-        mixed.pop().map(|slot| from + slot * pitch)
+        mixed.pop().map(at)
     })?;
     match knee {
         Ok(knee) => {
@@ -364,7 +376,7 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
         }
     }
     s.tell("rewriting what was written, in order, so that the cache is empty again");
-    s.write_run(from, made * pitch / MIB * MIB)?;
+    s.write_run(at(0), at(made.min(bands) * each) - at(0))?;
     Ok(())
 }
 
