@@ -33,7 +33,10 @@ impl Place {
     /// Looks a path up; it must be a block device.
     pub fn find(path: &Path) -> Result<Place, String> {
         let name = path.display();
-        let status = stat(path).map_err(|why| format!("{name}: {}", sentence(why)))?;
+        let status = stat(path).map_err(|why| match why {
+            Errno::NOENT => format!("there is no {name}: expected a disk such as /dev/sdb"),
+            _ => format!("{name}: {}", sentence(why)),
+        })?;
         if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
             return Err(format!(
                 "{name} is no block device: expected a disk such as /dev/sdb"
@@ -349,7 +352,10 @@ mod tests {
         let why = Place::find(Path::new("/dev/null")).unwrap_err();
         assert!(why.contains("/dev/null is no block device"), "{why}");
         let why = Place::find(Path::new("/dev/nothing-of-this-name")).unwrap_err();
-        assert!(why.contains("/dev/nothing-of-this-name: "), "{why}");
+        assert!(
+            why.contains("there is no /dev/nothing-of-this-name:"),
+            "{why}"
+        );
     }
 
     #[test]
