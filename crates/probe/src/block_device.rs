@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 /// What is written: nobody reads it, and a simulated drive stores a repeated word in no space.
 const WORD: [u8; 8] = *b"SHINGLE\n";
+const WRITE: &str = "a write";
 /// A signal is noticed so soon.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -32,7 +33,10 @@ impl Place {
     /// Looks a path up; it must be a block device.
     pub fn find(path: &Path) -> Result<Place, String> {
         let name = path.display();
-        let status = stat(path).map_err(|why| format!("{name}: {}", sentence(why)))?;
+        let status = stat(path).map_err(|why| match why {
+            Errno::NOENT => format!("there is no {name}: expected a disk such as /dev/sdb"),
+            _ => format!("{name}: {}", sentence(why)),
+        })?;
         if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
             return Err(format!(
                 "{name} is no block device: expected a disk such as /dev/sdb"
@@ -243,13 +247,16 @@ impl BlockDevice {
     }
 
     fn failed(&self, what: &str, offset: u64, why: Errno) -> Stop {
+        let said = format!(
+            "{}: {what} at byte {offset} failed: {}",
+            self.facts.name,
+            sentence(why)
+        );
         match why {
             Errno::INTR => Stop::Interrupted,
-            _ => Stop::Failed(format!(
-                "{}: {what} at byte {offset} failed: {}",
-                self.facts.name,
-                sentence(why)
-            )),
+            // What Linux makes of ILLEGAL REQUEST and of other errors of the disk.
+            Errno::IO | Errno::REMOTEIO if what == WRITE => Stop::Refused(said),
+            _ => Stop::Failed(said),
         }
     }
 }
@@ -284,7 +291,7 @@ impl Disk for BlockDevice {
             )));
         }
         let done = pwrite(&self.fd, self.written.slice(bytes), offset);
-        match done.map_err(|why| self.failed("a write", offset, why))? as u64 {
+        match done.map_err(|why| self.failed(WRITE, offset, why))? as u64 {
             n if n == bytes => Ok(()),
             n => Err(Stop::Failed(format!(
                 "{}: a write at byte {offset} took {n} of {bytes} bytes",
@@ -345,7 +352,10 @@ mod tests {
         let why = Place::find(Path::new("/dev/null")).unwrap_err();
         assert!(why.contains("/dev/null is no block device"), "{why}");
         let why = Place::find(Path::new("/dev/nothing-of-this-name")).unwrap_err();
-        assert!(why.contains("/dev/nothing-of-this-name: "), "{why}");
+        assert!(
+            why.contains("there is no /dev/nothing-of-this-name:"),
+            "{why}"
+        );
     }
 
     #[test]

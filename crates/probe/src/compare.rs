@@ -10,7 +10,7 @@ use crate::statistics::median;
 use crate::tests::bands::region_start;
 use drive_tool::profile::{convert, ProfileText};
 use smr_drive::mechanics::layout::Layout;
-use smr_drive::profile::{Profile, Translation};
+use smr_drive::profile::{Profile, StaticMapping, Translation};
 use smr_drive::translation::bands::Bands;
 use std::fmt::Write;
 use zoned::{Block, BLOCK_BYTES};
@@ -66,16 +66,69 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
         ("seek.mean", Value::Number(law.mean_ms()), "ms"),
         ("seek.full", Value::Number(law.ms(1.0)), "ms"),
     ];
-    let Translation::StaticMapping(mapping) = &profile.translation else {
-        let conventional = profile.translation == Translation::Conventional;
-        let kind = if conventional {
-            "conventional"
-        } else {
-            "drive-managed SMR"
-        };
-        all.push(("kind", word(kind), ""));
-        return all;
-    };
+    let cached = profile.buffer.write_cache;
+    all.push((
+        "buffer.write_cache",
+        word(if cached { "yes" } else { "no" }),
+        "",
+    ));
+    all.extend(match &profile.translation {
+        Translation::Conventional => vec![("kind", word("conventional"), "")],
+        Translation::StaticMapping(mapping) => shingled(text, profile, mapping),
+        Translation::SBlocks(_) => moving(text),
+        Translation::HostAware(_) => host_aware(text),
+        Translation::Enforcing(_) | Translation::HostManaged(_) => vec![
+            ("kind", word("sequential writes enforced"), ""),
+            ("translation.zone", number("translation.zone"), "MiB"),
+            (
+                "translation.conventional_first",
+                number("translation.conventional_first"),
+                "zones",
+            ),
+        ],
+    });
+    all
+}
+
+type Wanted = (&'static str, Value, &'static str);
+
+/// What every drive with a persistent cache has.
+fn cached(text: &ProfileText) -> Vec<Wanted> {
+    let number = |key: &str| Value::Number(text.get(key));
+    let word = |word: &str| Value::Word(word.into());
+    vec![
+        (
+            "translation.cache_entries",
+            number("translation.cache_entries"),
+            "1",
+        ),
+        ("translation.cache", number("translation.cache"), "GiB"),
+        (
+            "translation.entry_time",
+            number("translation.entry_time"),
+            "ms",
+        ),
+        ("translation.idle", number("translation.idle"), "s"),
+        (
+            "translation.clean_slice",
+            number("translation.clean_slice"),
+            "ms",
+        ),
+        ("cleaning.order", word("oldest first"), ""),
+        ("cleaning.idle", word("yes"), ""),
+        ("cleaning.forced", word("in slices between writes"), ""),
+    ]
+}
+
+/// Bands of the same size all over the disk.
+fn equal_bands(mib: f64) -> Vec<Wanted> {
+    ["band.outer", "band.middle", "band.inner"]
+        .map(|key| (key, Value::Number(mib), "MiB"))
+        .into()
+}
+
+fn shingled(text: &ProfileText, profile: &Profile, mapping: &StaticMapping) -> Vec<Wanted> {
+    let word = |word: &str| Value::Word(word.into());
     let layout = Layout::new(&profile.mechanics);
     let bands = Bands::new(&layout, mapping, profile.capacity_blocks());
     // Where tracks change their size, a band is cut short: the median of some.
@@ -91,40 +144,64 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
             .collect();
         Value::Number(median(&sizes))
     };
-    all.extend([
+    let mut all = vec![
         ("kind", word("drive-managed SMR"), ""),
         ("band.outer", band(0.03), "MiB"),
         ("band.middle", band(0.5), "MiB"),
         ("band.inner", band(0.97), "MiB"),
         ("mapping", word("static"), ""),
         ("cache.place", word("outer diameter"), ""),
-        (
-            "translation.cache_entries",
-            number("translation.cache_entries"),
-            "1",
-        ),
-        ("translation.cache", number("translation.cache"), "GiB"),
-        (
-            "translation.entry_time",
-            number("translation.entry_time"),
-            "ms",
-        ),
+        ("cleaning.busy", word("no"), ""),
+        ("stream.rule", word("its length"), ""),
         (
             "translation.stream_min",
-            number("translation.stream_min"),
+            Value::Number(text.get("translation.stream_min")),
             "MiB",
         ),
-        ("translation.idle", number("translation.idle"), "s"),
+    ];
+    all.extend(cached(text));
+    all
+}
+
+fn moving(text: &ProfileText) -> Vec<Wanted> {
+    let word = |word: &str| Value::Word(word.into());
+    let mut all = vec![("kind", word("drive-managed SMR"), "")];
+    all.extend(equal_bands(text.get("translation.s_block")));
+    all.extend([
+        ("mapping", word("dynamic"), ""),
+        ("cache.place", word("spread over the disk"), ""),
         (
-            "translation.clean_slice",
-            number("translation.clean_slice"),
-            "ms",
+            "translation.sections",
+            Value::Number(text.get("translation.sections")),
+            "1",
         ),
-        ("cleaning.order", word("oldest first"), ""),
-        ("cleaning.idle", word("yes"), ""),
-        ("cleaning.busy", word("no"), ""),
-        ("cleaning.forced", word("in slices between writes"), ""),
+        ("cleaning.busy", word("while it writes"), ""),
+        (
+            "translation.stream_min",
+            Value::Number(text.get("translation.stream_min")),
+            "MiB",
+        ),
     ]);
+    all.extend(cached(text));
+    all
+}
+
+fn host_aware(text: &ProfileText) -> Vec<Wanted> {
+    let word = |word: &str| Value::Word(word.into());
+    let mut all = vec![("kind", word("host-aware SMR"), "")];
+    all.extend(equal_bands(text.get("translation.zone")));
+    all.extend([
+        ("mapping", word("static"), ""),
+        ("cache.place", word("outer diameter"), ""),
+        (
+            "translation.non_sequential_optimal",
+            Value::Number(text.get("translation.non_sequential_optimal")),
+            "zones",
+        ),
+        ("cleaning.busy", word("no"), ""),
+        ("stream.rule", word("the end of the last write"), ""),
+    ]);
+    all.extend(cached(text));
     all
 }
 

@@ -34,6 +34,8 @@ pub enum Stop {
     Interrupted,
     /// The test has taken as long as it may.
     OutOfTime,
+    /// The disk ended a write with an error, as one does that wants its zones in order; the sentence says which.
+    Refused(String),
     /// The disk does not do as it is told; the sentence says what.
     Failed(String),
 }
@@ -43,7 +45,7 @@ impl fmt::Display for Stop {
         match self {
             Stop::Interrupted => write!(f, "interrupted"),
             Stop::OutOfTime => write!(f, "the test's time is used up"),
-            Stop::Failed(why) => write!(f, "{why}"),
+            Stop::Refused(why) | Stop::Failed(why) => write!(f, "{why}"),
         }
     }
 }

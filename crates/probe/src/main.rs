@@ -188,7 +188,7 @@ fn probe_simulated(drive: &Path, fresh: bool, options: &Options) -> Result {
 fn refuse_zoned(profile: &smr_drive::profile::Profile) -> Result {
     match profile.translation {
         Translation::HostManaged(_) => Err(Trouble::Wrong(format!(
-            "{} is host-managed: it tells its zones when asked, there is nothing to probe",
+            "{} is host-managed: it tells its zones when asked and refuses random writes, so there is nothing to probe",
             profile.name
         ))),
         _ => Ok(()),
@@ -215,6 +215,21 @@ fn today() -> String {
 }
 
 fn probe(disk: &mut dyn Disk, plan: &Plan, options: &Options, when: &str) -> Result {
+    // Before hours are spent.
+    if let Some(path) = options.profile.as_deref() {
+        let name = path.display();
+        if path.exists() {
+            return Err(Trouble::Wrong(format!(
+                "{name} exists: expected the name of a new file for --profile"
+            )));
+        }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        if folder.is_some_and(|p| !p.is_dir()) {
+            return Err(Trouble::Wrong(format!(
+                "{name}: expected a folder that exists for --profile"
+            )));
+        }
+    }
     let facts = disk.facts().clone();
     eprintln!(
         "{} ({}), {}",

@@ -144,6 +144,19 @@ fn conclude(findings: &mut Findings) {
     );
     let finding = match findings.word("kind.writes") {
         Some("in place") => Finding::word(key, what, "conventional", confidence, evidence),
+        Some("refused") => {
+            let how =
+                "writes out of order end with an error, and there is no zone interface".into();
+            Finding::word(key, what, "sequential writes enforced", confidence, how)
+        }
+        Some(_) if findings.word("stream.rule") == Some("the end of the last write") => {
+            let how = format!("{evidence}, but in place where a zone's last write ended");
+            Finding::word(key, what, "host-aware SMR", Confidence::High, how)
+        }
+        Some(_) if findings.word("mapping") == Some("dynamic") => {
+            let how = format!("{evidence}, and what was cleaned lies elsewhere afterwards");
+            Finding::word(key, what, "drive-managed SMR", Confidence::High, how)
+        }
         Some(_) if bands > 0 => {
             let how = format!("{evidence}, and come home band by band ({bands} of 3 places)");
             Finding::word(key, what, "drive-managed SMR", Confidence::High, how)
@@ -178,7 +191,7 @@ mod tests {
         let plan = Plan::new(&["mapping".into()], true).unwrap();
         assert_eq!(
             plan.names(),
-            ["mechanics", "kind", "cleaning", "bands", "mapping"]
+            ["mechanics", "kind", "scatter", "cleaning", "mapping"]
         );
     }
 

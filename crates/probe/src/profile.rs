@@ -14,6 +14,15 @@ const SHINGLED: (&str, &str) = (
     include_str!("../../../drives/st8000as0002.toml"),
 );
 const CONVENTIONAL: (&str, &str) = ("wd5000ys", include_str!("../../../drives/wd5000ys.toml"));
+const MOVING: (&str, &str) = ("wd40nmzw", include_str!("../../../drives/wd40nmzw.toml"));
+const HOST_AWARE: (&str, &str) = (
+    "safs5000ha",
+    include_str!("../../../drives/safs5000ha.toml"),
+);
+const ENFORCING: (&str, &str) = (
+    "wd30ezr-smr",
+    include_str!("../../../drives/wd30ezr-smr.toml"),
+);
 const SECTIONS: [&str; 7] = [
     "host",
     "platters",
@@ -24,7 +33,11 @@ const SECTIONS: [&str; 7] = [
     "translation",
 ];
 /// Findings whose keys and units are those of a profile.
-const AS_FOUND: [&str; 11] = [
+const AS_FOUND: [&str; 15] = [
+    "translation.sections",
+    "translation.zone",
+    "translation.conventional_first",
+    "translation.non_sequential_optimal",
     "platters.spindle",
     "platters.outer_rate",
     "platters.inner_rate",
@@ -44,10 +57,10 @@ pub fn write(session: &Session<'_>, when: &str) -> Result<String, String> {
     let findings = &session.findings;
     let (default_name, default_text) = match findings.word("kind") {
         Some("conventional") => CONVENTIONAL,
-        Some("drive-managed SMR") if findings.word("mapping") == Some("dynamic") => {
-            return Err("no profile: the bands of this disk move, and this tool writes profiles for static mapping only".into());
-        }
+        Some("drive-managed SMR") if findings.word("mapping") == Some("dynamic") => MOVING,
         Some("drive-managed SMR") => SHINGLED,
+        Some("host-aware SMR") => HOST_AWARE,
+        Some("sequential writes enforced") => ENFORCING,
         _ => return Err("no profile: it is not known what kind of drive this is".into()),
     };
     let defaults = read(default_name, default_text).map_err(|why| why.to_string())?;
@@ -88,6 +101,17 @@ fn measured(
         "interface.max_request".into(),
         facts.max_request_bytes as f64 / 1024.0,
     );
+    // What is counted is whole.
+    for key in [
+        "translation.sections",
+        "translation.zone",
+        "translation.conventional_first",
+        "translation.cache_entries",
+    ] {
+        if let Some(value) = all.get_mut(key) {
+            *value = value.round();
+        }
+    }
     if let Some(law) = mechanics.seek {
         let law = [
             ("short_base", law.a),
@@ -108,6 +132,10 @@ fn measured(
             "translation.band".into(),
             (tracks.sum::<f64>() / bands.len() as f64).round().max(1.0),
         );
+        let bytes = bands.iter().map(|band| band.1).sum::<f64>() / bands.len() as f64;
+        for key in ["translation.s_block", "translation.zone"] {
+            all.insert(key.into(), (bytes / f64::from(1 << 20)).round().max(1.0));
+        }
     }
     all
 }

@@ -150,6 +150,18 @@ pub struct Known {
     pub mechanics: Mechanics,
     /// Whether small writes go to a log.
     pub logs: Option<bool>,
+    /// The disk ends writes out of order with an error.
+    pub refuses: bool,
+    /// So many places can be written out of order at a time.
+    pub scattered_most: Option<u64>,
+    /// What is written where the last write of its zone ended goes in place.
+    pub pointers: bool,
+    /// The cache is in several places.
+    pub spread: bool,
+    /// The piece of the disk, in bytes, that one of them belongs to.
+    pub part: Option<(u64, u64)>,
+    /// What is cleaned comes to lie elsewhere.
+    pub moves: Option<bool>,
     /// Idle time before cleaning.
     pub idle_ms: Option<f64>,
     /// (place, band size, first byte of a band nearby), in bytes.
@@ -260,6 +272,15 @@ impl<'d> Session<'d> {
         self.timed(|disk| disk.write(offset, bytes))
     }
 
+    /// Writes and says whether the disk took it, or refused.
+    pub fn takes(&mut self, offset: u64, bytes: u64) -> Result<bool, Stop> {
+        match self.write(offset, bytes) {
+            Ok(_) => Ok(true),
+            Err(Stop::Refused(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Flushes; milliseconds.
     pub fn flush(&mut self) -> Result<f64, Stop> {
         self.timed(|disk| disk.flush())
@@ -290,6 +311,14 @@ impl<'d> Session<'d> {
             at += piece;
         }
         self.flush().map(|_| ())
+    }
+
+    /// Bytes that a test may write to out of order, of `wanted`: a disk that follows a few zones only waits for its
+    /// cleaner beyond. Two zones are cut by the region's ends. Until the size of zones is known, 128 MiB: few are smaller.
+    pub fn scattered(&self, wanted: u64) -> u64 {
+        let zone = self.known.bands.first().map_or(128 * MIB, |b| b.1 as u64);
+        let most = self.known.scattered_most.unwrap_or(u64::MAX);
+        wanted.min(most.saturating_sub(2).max(1).saturating_mul(zone))
     }
 
     /// Whether the single block at `offset` is in its band, not in a persistent cache. Its neighbours must be at home.

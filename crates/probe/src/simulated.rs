@@ -2,21 +2,22 @@
 //! A simulated drive in this process: virtual time, so that hours take seconds.
 
 use crate::disk::{Disk, Facts, Stop, BLOCK_BYTES};
-use drive_tool::host::Host;
 use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
-use smr_drive::request::{Op, Refusal};
+use smr_drive::request::{Op, Outcome, Request};
 use smr_drive::state::State;
 use smr_drive::Drive;
-use zoned::{Block, BlockRange, SECTOR_BYTES};
+use zoned::{Lba, SECTOR_BYTES};
 
 /// What a host spends between two requests: a system call and a half.
 const HOST_NS: u64 = 5_000;
 
 /// See the module's head.
 pub struct SimulatedDisk {
-    host: Host,
+    drive: Drive,
+    now_ns: u64,
+    next_tag: u64,
     facts: Facts,
 }
 
@@ -46,7 +47,9 @@ impl SimulatedDisk {
             contents: Contents::new(),
         };
         SimulatedDisk {
-            host: Host::with_drive(Drive::new(opened, seed)),
+            drive: Drive::new(opened, seed),
+            now_ns: 0,
+            next_tag: 0,
             facts,
         }
     }
@@ -56,23 +59,48 @@ impl SimulatedDisk {
         let mut at = offset;
         loop {
             let end = (at + piece).min(offset + bytes);
-            self.host.now_ns += HOST_NS;
-            let range = BlockRange::new(Block(at / BLOCK_BYTES), Block(end / BLOCK_BYTES));
-            self.host
-                .request(op, range, 0)
-                .map_err(|why| refused(op, at, why))?;
+            self.now_ns += HOST_NS;
+            self.one(op, at, end - at)?;
             at = end;
             if at >= offset + bytes {
                 return Ok(());
             }
         }
     }
-}
 
-fn refused(op: Op, offset: u64, why: Refusal) -> Stop {
-    Stop::Failed(format!(
-        "the drive refuses a {op:?} at byte {offset}: {why:?}"
-    ))
+    /// One command, and the time until it is answered.
+    fn one(&mut self, op: Op, offset: u64, bytes: u64) -> Result<(), Stop> {
+        let name = &self.facts.name;
+        let failed =
+            |why: &dyn std::fmt::Debug| format!("{name}: {op:?} at byte {offset}: {why:?}");
+        self.next_tag += 1;
+        let request = Request {
+            tag: self.next_tag,
+            op,
+            flags: 0,
+            lba: Lba(offset / SECTOR_BYTES),
+            sectors: (bytes / SECTOR_BYTES) as u32,
+        };
+        self.drive
+            .submit(self.now_ns, request)
+            .map_err(|why| Stop::Failed(failed(&why)))?;
+        loop {
+            let mut outcome = None;
+            self.drive
+                .advance(self.now_ns, usize::MAX, |done| outcome = Some(done.outcome));
+            match outcome {
+                Some(Outcome::Done) => return Ok(()),
+                Some(other) if request.writes() => return Err(Stop::Refused(failed(&other))),
+                Some(other) => return Err(Stop::Failed(failed(&other))),
+                None => {}
+            }
+            let next_ns = self
+                .drive
+                .next_event()
+                .expect("a request is in the drive, so something will happen");
+            self.now_ns = self.now_ns.max(next_ns);
+        }
+    }
 }
 
 impl Disk for SimulatedDisk {
@@ -81,7 +109,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn now_ns(&self) -> u64 {
-        self.host.now_ns
+        self.now_ns
     }
 
     fn read(&mut self, offset: u64, bytes: u64) -> Result<(), Stop> {
@@ -98,7 +126,8 @@ impl Disk for SimulatedDisk {
     }
 
     fn idle(&mut self, ns: u64) -> Result<(), Stop> {
-        self.host.sleep(ns);
+        self.now_ns += ns;
+        self.drive.advance(self.now_ns, usize::MAX, |_| ());
         Ok(())
     }
 }

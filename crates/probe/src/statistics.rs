@@ -41,6 +41,16 @@ pub fn standard_error(values: &[f64]) -> f64 {
     (variance / n).sqrt()
 }
 
+/// Where the share lies that `hits` of `n` stand for, with 95 % (Wilson's interval).
+pub fn share_interval(hits: usize, n: usize) -> (f64, f64) {
+    let (n, z) = (n.max(1) as f64, 1.96_f64);
+    let p = hits as f64 / n;
+    let middle = p + z * z / (2.0 * n);
+    let half = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    ((middle - half) / scale, (middle + half) / scale)
+}
+
 /// Coefficients of the combination of the rows' columns that comes nearest to `wanted`; `None` if they do not
 /// determine it.
 pub fn least_squares<const N: usize>(rows: &[[f64; N]], wanted: &[f64]) -> Option<[f64; N]> {
@@ -202,6 +212,14 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0]), 2.0);
         assert_eq!(quantile(&[1.0, 2.0, 3.0], 1.0), 3.0);
         assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_share_lies_in_its_interval_and_none_of_many_is_little() {
+        let (low, high) = share_interval(30, 60);
+        assert!(low > 0.37 && low < 0.5 && high < 0.63);
+        let (low, high) = share_interval(0, 60);
+        assert!(low.abs() < 1e-9 && (0.05..0.07).contains(&high));
     }
 
     #[test]

@@ -27,13 +27,26 @@ fn refusal(arguments: &[&str]) -> String {
 #[test]
 fn wrong_input_is_answered_with_one_sentence() {
     assert!(refusal(&["disk", "/dev/null"]).contains("no block device"));
-    assert!(refusal(&["disk", "/dev/no-such-disk"]).contains("/dev/no-such-disk"));
+    assert!(refusal(&["disk", "/dev/no-such-disk"]).contains("there is no /dev/no-such-disk:"));
     let zoned = drives().join("hc620.toml");
-    assert!(refusal(&["simulated", zoned.to_str().unwrap()]).contains("host-managed"));
+    let said = refusal(&["simulated", zoned.to_str().unwrap()]);
+    assert!(
+        said.contains("host-managed") && said.contains("refuses random writes"),
+        "{said}"
+    );
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    assert!(refusal(&["disk", file]).contains("is no block device"));
     let drive = drives().join("wd5000ys.toml");
     let drive = drive.to_str().unwrap();
     let said = refusal(&["simulated", drive, "--only", "bnads"]);
     assert!(said.contains("'bnads'") && said.contains("bands"), "{said}");
+    let said = refusal(&["simulated", drive, "--profile", file]);
+    assert!(
+        said.contains("exists") && said.contains("new file"),
+        "{said}"
+    );
+    let said = refusal(&["simulated", drive, "--profile", "/no/such/folder/x.toml"]);
+    assert!(said.contains("a folder that exists"), "{said}");
     assert!(refusal(&["simulated", "no-such-file.toml"]).contains("no-such-file.toml"));
     assert!(refusal(&["watch", "/dev/null", "--every", "0"]).contains("3600"));
 }

@@ -2,10 +2,11 @@
 //! Skylight's fourth test. Blocks all over a region are put into the cache; then the drive may clean for a moment at a
 //! time. A band is cleaned as a whole, so what came home lately begins and ends where bands do.
 
+use super::mapping::{jumps, read_through, rewrite_and_wait, READ_BYTES};
 use crate::disk::{Stop, BLOCK_BYTES, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::{Session, MARKER_BYTES};
-use crate::statistics::{comb, rank_correlation};
+use crate::statistics::{comb, median, rank_correlation};
 
 const PLACES: [(f64, &str, &str); 3] = [
     (0.03, "outer", "band size, outer diameter"),
@@ -15,6 +16,10 @@ const PLACES: [(f64, &str, &str); 3] = [
 /// (bytes, coarse): what is written to, and how many markers lie between two of the first look; the edges are found by
 /// halving. First as most drives want it, then for wide bands, then for narrow ones.
 const REGIONS: [(u64, usize); 3] = [(512 * MIB, 8), (2048 * MIB, 16), (256 * MIB, 2)];
+/// For zones: as many as may be written out of order.
+const ZONE_REGIONS: [(u64, usize); 4] = [(4096 * MIB, 32); 4];
+/// For bands that move.
+const MOVING_BYTES: u64 = 1024 * MIB;
 /// Bands for the order of cleaning are so far behind the region.
 const BEYOND_BYTES: u64 = 8192 * MIB;
 /// A buffer sorts what it writes: flushed so often, neighbours do not become dirty, and are not cleaned, one after the
@@ -35,13 +40,18 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         s.wait_quiet(6000.0)?;
         s.tell(what);
         let key = format!("band.{key}");
-        match measure(s, place)? {
+        let measured = match s.known.moves {
+            Some(true) => measure_moving(s, place)?,
+            _ => measure(s, place)?,
+        };
+        match measured {
             Ok((size, range, first, how)) => {
                 s.known.bands.push((place, size, first));
                 let mib = |bytes: f64| bytes / MIB as f64;
                 let interval = (mib(range.0), mib(range.1));
                 s.found(Finding::number(&key, what, mib(size), "MiB", interval, how));
-                if i == 1 {
+                // Not in the middle of the disk: a log in parts may well have a border there.
+                if i == 0 {
                     order(s, size, first)?;
                 }
             }
@@ -125,17 +135,31 @@ type Size = (f64, (f64, f64), f64, String);
 /// Band size near `place`, the sizes that fit as well, and the first byte of a band; or why not.
 fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop> {
     let mut why = String::new();
-    for (attempt, (bytes, coarse)) in REGIONS.into_iter().enumerate() {
-        let bytes = bytes.min(s.capacity() / 32) / MIB * MIB;
+    let (mut all_edges, mut all_runs): Edges = (Vec::new(), Vec::new());
+    let regions: &[(u64, usize)] = if s.known.scattered_most.is_some() {
+        &ZONE_REGIONS
+    } else {
+        &REGIONS
+    };
+    for (attempt, (bytes, coarse)) in regions.iter().copied().enumerate() {
+        let bytes = s.scattered(bytes).min(s.capacity() / 32) / MIB * MIB;
         // Behind one another: a region is not used twice.
-        let from = region_start(s.capacity(), place) + attempt as u64 * 1024 * MIB;
+        let from = region_start(s.capacity(), place) + attempt as u64 * 4096 * MIB;
         let mut region = Region {
             from,
             home: vec![false; (bytes / MARKER_BYTES) as usize],
             coarse,
             pause_ms: s.known.idle_ms.map_or(1000.0, |ms| ms * 1.1 + 50.0),
         };
-        let (edges, runs) = edges(s, &mut region)?;
+        let (fresh_edges, fresh_runs) = edges(s, &mut region)?;
+        let (edges, runs) = if s.known.scattered_most.is_some() {
+            // Few zones at a time: edges of one region after another.
+            all_edges.extend(fresh_edges);
+            all_runs.extend(fresh_runs);
+            (all_edges.clone(), all_runs.clone())
+        } else {
+            (fresh_edges, fresh_runs)
+        };
         let home = region.home.iter().filter(|h| **h).count();
         // What is still in the cache need not be cleaned if it is written again, in order.
         s.write_run(from, bytes)?;
@@ -172,9 +196,34 @@ fn measure(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop
             "{} edges of what came home together do not lie at regular distances",
             edges.len()
         );
-        s.wait_quiet(600.0)?;
+        s.wait_quiet(3600.0)?;
     }
     Ok(Err(why))
+}
+
+/// Band size near `place` of a disk that moves its bands: after each was cleaned, in random order, no two neighbours lie
+/// one behind the other, and reading on from one into the next costs a seek.
+fn measure_moving(s: &mut Session<'_>, place: f64) -> Result<Result<Size, String>, Stop> {
+    let bytes = MOVING_BYTES.min(s.capacity() / 32) / MIB * MIB;
+    let from = region_start(s.capacity(), place);
+    if let Err(why) = rewrite_and_wait(s, from, bytes)? {
+        return Ok(Err(why));
+    }
+    let times = read_through(s, from, bytes)?;
+    let usual_ms = median(&times);
+    let edges = jumps(s, from, &times, |_| usual_ms);
+    let found = comb(&edges, READ_BYTES as f64).filter(|_| edges.len() >= EDGES_LEAST);
+    Ok(found.map_or_else(
+        || Err(format!("{} seeks on the way through {} MiB do not lie at regular distances", edges.len(), bytes / MIB)),
+        |found| {
+            let how = format!(
+                "{} seeks on the way through {} MiB lie at regular distances, those of bands that moved",
+                edges.len(),
+                bytes / MIB
+            );
+            Ok((found.pitch, found.pitch_range, found.first, how))
+        },
+    ))
 }
 
 type Edges = (Vec<f64>, Vec<(usize, usize)>);
@@ -242,10 +291,11 @@ fn order(s: &mut Session<'_>, size: f64, first: f64) -> Result<(), Stop> {
         s.write(offset(*band), BLOCK_BYTES)?;
         s.flush()?;
     }
-    s.evict()?;
     let mut rounds: Vec<Option<usize>> = vec![None; ORDERED];
     let mut pause_ms = s.known.idle_ms.map_or(1000.0, |ms| ms * 1.05 + 20.0);
     for round in 0..ROUNDS_MAX {
+        // What a look read is in the disk's DRAM, and would seem to be at home in the next one.
+        s.evict()?;
         s.pause(offset(0), pause_ms)?;
         let mut any = false;
         for (band, came_home) in rounds.iter_mut().enumerate() {

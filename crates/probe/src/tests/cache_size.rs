@@ -2,24 +2,51 @@
 //! How much fits into the persistent cache: writes are fast until it is full. Small writes fill its map, large ones its
 //! log.
 
+use super::parts::Places;
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::Session;
-use crate::statistics::{mean, median, step_at};
+use crate::statistics::{mean, median, quantile, step_at};
 
 /// A stall is longer than any seek.
 const STALL_MS: f64 = 40.0;
 const ENTRIES_RANGE: u64 = 4 * GIB;
 const ENTRIES_BATCH: usize = 500;
+/// In a cache in parts.
+const PART_RANGE: u64 = 32 * GIB;
+pub const PART_BATCH: usize = 250;
+/// Batches that fill a DRAM.
+pub const PART_SKIPPED: usize = 4;
+/// A full cache makes writes so much slower.
+const STEEP: f64 = 2.5;
+/// A cleaner that takes its share of the time makes them slower by degrees, four times at three quarters; a full part
+/// waits for a whole band.
+pub const PART_STEEP: f64 = 6.0;
+/// Writes that show what is usual.
+const AROUND_FIRST: usize = 256;
+/// So many late ones of the last: a cleaner is at work, and stays there.
+const AROUND_LATE: usize = 3;
+const AROUND_LAST: usize = 32;
+const BURSTS: usize = 7;
+const BURST_SHORT: usize = 40;
+const BURST_LONG: usize = 200;
 const BYTES_WRITE: u64 = MIB;
 const BYTES_PITCH: u64 = MIB + (MIB >> 2);
 const BYTES_MOST: u64 = 96 * GIB;
 const BYTES_BATCH: usize = 128;
+/// A part is thought to have room for fewer pieces of 1 MiB.
+const PIECES_LEAST: f64 = 8192.0;
+/// All of them are rewritten afterwards.
+const BANDS_MOST: f64 = 2048.0;
+const PART_BYTES_BATCH: usize = 16;
+const PART_BYTES_SKIPPED: usize = 8;
+/// Batches that fill a DRAM.
+const SKIPPED: usize = 2;
 /// Slots are filled in random order within groups of so many, so that only what was touched has to be rewritten.
 const BYTES_GROUP: usize = 512;
 
 /// What was seen until the cache was full.
-struct Knee {
+pub struct Knee {
     /// Writes before it.
     writes: usize,
     fast_ms: f64,
@@ -32,12 +59,13 @@ struct Knee {
 /// Batches after a slow one that show whether it is slow for good.
 const LOOK_ON: usize = 12;
 
-/// Writes what `next` says until writes have become slow for good, and some more. `Err`: how many there were, and none
-/// did.
-fn until_slow(
+/// Writes what `next` says until writes have become slow for good, and some more; the first `skipped` batches go to the
+/// DRAM. Slow: `steep` times as slow as before. `Err`: how many there were, and none did.
+pub fn until_slow(
     s: &mut Session<'_>,
     batch: usize,
     bytes: u64,
+    (skipped, steep): (usize, f64),
     mut next: impl FnMut(&mut Session<'_>) -> Option<u64>,
 ) -> Result<Result<Knee, usize>, Stop> {
     let mut times: Vec<f64> = Vec::new();
@@ -53,22 +81,21 @@ fn until_slow(
         }
         means.push(mean(&times[times.len() - batch..]));
         let n = means.len();
-        // The first go to the DRAM.
-        if n < 8 {
+        if n < skipped + 6 {
             continue;
         }
         let first = *slow.get_or_insert(n - 1);
-        let fast_ms = median(&means[2..first]);
-        if means[first] < 2.5 * fast_ms {
+        let fast_ms = median(&means[skipped..first]);
+        if means[first] < steep * fast_ms {
             slow = None;
         } else if n > first + LOOK_ON {
             // A cleaner that frees much at a time lets some batches pass fast between two slow ones.
             let slow_ms = mean(&means[first..]);
-            if slow_ms < 2.0 * fast_ms {
+            if slow_ms < 0.8 * steep * fast_ms {
                 slow = None;
                 continue;
             }
-            let from = 2 * batch;
+            let from = skipped * batch;
             let longest_fast_ms = times[from..first * batch]
                 .iter()
                 .copied()
@@ -100,32 +127,32 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
     );
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
-    let range = ENTRIES_RANGE.min(s.capacity() / 8) / MIB * MIB;
-    let from = s.offset(0.22, MIB, range);
-    // Every number below a power of two once: an odd step walks through all of them.
-    let places = 1u64 << (range / BLOCK_BYTES / 2).max(1).ilog2();
-    let (step, mut at) = (2 * s.below(places / 2) + 1, s.below(places));
-    let (mut mixed, mut made) = (Vec::new(), 0);
-    s.tell(what);
-    let knee = until_slow(s, ENTRIES_BATCH, BLOCK_BYTES, |s| {
-        // A walk with one step is regular: shuffled by the thousand it is not.
-        if mixed.is_empty() && made < places {
-            for _ in 0..1024.min(places - made) {
-                at = (at + step) % places;
-                mixed.push(at);
-                made += 1;
-            }
-            s.shuffle(&mut mixed);
+    let (from, range) = match s.known.part {
+        // As wide as it may be: what a cleaner finishes meanwhile gives back little.
+        Some((first, end)) => {
+            let range = PART_RANGE.min((end - first) / 2) / MIB * MIB;
+            ((first + (end - first) / 4) / MIB * MIB, range)
         }
-        mixed.pop().map(|place| from + place * 2 * BLOCK_BYTES)
-    })?;
+        None => {
+            let range = s.scattered(ENTRIES_RANGE).min(s.capacity() / 8) / MIB * MIB;
+            (s.offset(0.22, MIB, range), range)
+        }
+    };
+    let mut places = Places::new(s, from, range);
+    s.tell(what);
+    let (batch, knee) = match s.known.part {
+        Some(_) => (PART_BATCH, (PART_SKIPPED, PART_STEEP)),
+        None => (ENTRIES_BATCH, (SKIPPED, STEEP)),
+    };
+    let knee = until_slow(s, batch, BLOCK_BYTES, knee, |s| places.next(s))?;
     match knee {
         Ok(knee) => {
-            let count = knee.writes as f64;
-            s.known.entries = Some(count);
-            let blur = knee.batch as f64;
+            s.known.entries = Some(knee.writes as f64);
+            let (parts, in_parts) = in_all(s);
+            let count = knee.writes as f64 * parts;
+            let blur = knee.batch as f64 * parts;
             let how = format!(
-                "distinct blocks of 4 KiB until a write took {:.1} instead of {:.2} ms",
+                "distinct blocks of 4 KiB until a write took {:.1} instead of {:.2} ms{in_parts}",
                 knee.slow_ms, knee.fast_ms
             );
             s.found(Finding::number(
@@ -136,7 +163,9 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
                 (count - blur, count + blur),
                 how,
             ));
-            append_time(s, &knee);
+            if !s.known.spread {
+                append_time(s, &knee);
+            }
             forced(s, &knee);
         }
         Err(count) => {
@@ -146,6 +175,69 @@ pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
     }
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(from, range)?;
+    if s.known.spread {
+        bursts(s, from, range)?;
+    }
+    Ok(())
+}
+
+/// How many parts the cache has, and a word on that.
+fn in_all(s: &Session<'_>) -> (f64, String) {
+    match s.known.part {
+        None => (1.0, String::new()),
+        Some((first, end)) => {
+            let parts = s.capacity() as f64 / (end - first) as f64;
+            (parts, format!("; this was one of {parts:.1} parts"))
+        }
+    }
+}
+
+/// What one write to the log takes on a drive that cleans while it is written to: bursts that end before it begins. A
+/// long burst less a short one is nothing but writes.
+fn bursts(s: &mut Session<'_>, from: u64, range: u64) -> Result<(), Stop> {
+    let (key, what) = ("translation.entry_time", "one small write to the log");
+    let mut each = Vec::new();
+    let mut places = Places::new(s, from, range);
+    for _ in 0..BURSTS {
+        s.wait_quiet(600.0)?;
+        let mut took = |s: &mut Session<'_>, writes: usize| -> Result<(f64, f64), Stop> {
+            // The arm is at the log, and stays there.
+            let Some(at) = places.next(s) else {
+                return Err(Stop::OutOfTime);
+            };
+            s.write(at, BLOCK_BYTES)?;
+            s.flush()?;
+            let mut ms = 0.0;
+            for _ in 0..writes {
+                let Some(at) = places.next(s) else {
+                    return Err(Stop::OutOfTime);
+                };
+                ms += s.write(at, BLOCK_BYTES)?;
+            }
+            Ok((ms, s.flush()?))
+        };
+        let (short, long) = (took(s, BURST_SHORT)?, took(s, BURST_LONG)?);
+        let more = (BURST_LONG - BURST_SHORT) as f64;
+        let (writes_ms, flush_ms) = ((long.0 - short.0) / more, (long.1 - short.1) / more);
+        // Either all of it waited for the flush, or the log kept up with the writes.
+        each.push(match flush_ms > writes_ms {
+            true => flush_ms,
+            false => writes_ms + flush_ms,
+        });
+    }
+    let ms = median(&each);
+    let command_ms = s.known.mechanics.command_ms;
+    if ms < 1.2 * command_ms {
+        let why =
+            format!("a write took {ms:.2} ms, hardly longer than a command ({command_ms:.2} ms)");
+        s.found(Finding::open(key, what, why));
+        return Ok(());
+    }
+    let how = format!(
+        "{BURST_LONG} writes with a flush less {BURST_SHORT}, {BURSTS} times with pauses: too short for a cleaner to begin"
+    );
+    let interval = (quantile(&each, 0.25), quantile(&each, 0.75));
+    s.found(Finding::number(key, what, ms, "ms", interval, how));
     Ok(())
 }
 
@@ -211,27 +303,57 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     let (key, what) = ("translation.cache", "bytes that the persistent cache takes");
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;
-    let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
-    let from = s.offset(0.1, MIB, room);
-    let slots = room / BYTES_PITCH;
+    if s.known.scattered_most.is_some() {
+        return around(s, key, what);
+    }
+    // Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
+    let (from, bands, each, pitch) = match (s.known.part, s.known.bands.first()) {
+        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
+        // there are: what a cleaner finishes meanwhile gives back little.
+        (Some((first, end)), Some(&(_, band, tooth))) => {
+            let room = (end - first) as f64 * 0.9;
+            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
+            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
+            let each = (PIECES_LEAST / bands).ceil().min(most);
+            let pitch = band / each;
+            let from = first as f64 + room / 18.0;
+            let from = tooth + ((from - tooth) / band).ceil() * band;
+            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
+            (from, bands as u64, each as u64, pitch)
+        }
+        _ => {
+            let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
+            let from = s.offset(0.1, MIB, room) as f64;
+            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
+        }
+    };
+    let at = |slot: u64| (from + slot as f64 * pitch) as u64 / BLOCK_BYTES * BLOCK_BYTES;
+    let (batch, knee) = match s.known.part {
+        Some(_) => (PART_BYTES_BATCH, (PART_BYTES_SKIPPED, PART_STEEP)),
+        None => (BYTES_BATCH, (SKIPPED, STEEP)),
+    };
+    // Without bands, only what was touched has to be rewritten.
+    let group = s.known.part.map_or(BYTES_GROUP as u64, |_| bands);
     let (mut mixed, mut made) = (Vec::new(), 0);
     s.tell(what);
-    let knee = until_slow(s, BYTES_BATCH, BYTES_WRITE, |s| {
-        if mixed.is_empty() && made < slots {
-            let end = (made + BYTES_GROUP as u64).min(slots);
-            mixed.extend(made..end);
-            made = end;
+    let knee = until_slow(s, batch, BYTES_WRITE, knee, |s| {
+        if mixed.is_empty() && made < bands * each {
+            let (pass, done) = (made / bands, made % bands);
+            let end = (done + group).min(bands);
+            mixed.extend((done..end).map(|band| band * each + pass));
+            made += end - done;
             s.shuffle(&mut mixed);
         }
-        mixed.pop().map(|slot| from + slot * BYTES_PITCH)
+        mixed.pop().map(at)
     })?;
     match knee {
         Ok(knee) => {
-            let gib = |writes: f64| writes * BYTES_WRITE as f64 / GIB as f64;
+            let (parts, in_parts) = in_all(s);
+            let gib = |writes: f64| parts * writes * BYTES_WRITE as f64 / GIB as f64;
             let count = knee.writes as f64;
             let full_map = s.known.entries.is_some_and(|entries| count > 0.8 * entries);
             let how = format!(
-                "scattered writes of 1 MiB until one took {:.0} instead of {:.1} ms",
+                "scattered writes of 1 MiB until one took {:.0} instead of {:.1} ms{in_parts}",
                 knee.slow_ms, knee.fast_ms
             );
             if full_map {
@@ -254,6 +376,63 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
         }
     }
     s.tell("rewriting what was written, in order, so that the cache is empty again");
-    s.write_run(from, made * BYTES_PITCH / MIB * MIB)?;
+    s.write_run(at(0), at(made.min(bands) * each) - at(0))?;
+    Ok(())
+}
+
+/// The bytes of a log where only a few zones may be written to: the same pieces again and again, but one. A log is a ring,
+/// and what was overwritten is free again only when everything before it is: the head goes round until it meets the one.
+fn around(s: &mut Session<'_>, key: &str, what: &str) -> Result<(), Stop> {
+    let range = s.scattered(ENTRIES_RANGE).min(s.capacity() / 8) / MIB * MIB;
+    let from = s.offset(0.3, MIB, range);
+    s.tell(what);
+    let mut pieces: Vec<u64> = (1..range / BYTES_PITCH).collect();
+    s.write(from, BYTES_WRITE)?;
+    s.flush()?;
+    let mut times = vec![0.0; 1];
+    let mut usual_ms = STALL_MS;
+    let mut full = None;
+    while full.is_none() && (times.len() as u64) * BYTES_WRITE < BYTES_MOST {
+        s.shuffle(&mut pieces);
+        for piece in &pieces {
+            times.push(s.write(from + piece * BYTES_PITCH, BYTES_WRITE)?);
+            let n = times.len();
+            if n == AROUND_FIRST {
+                usual_ms = quantile(&times, 0.99).max(STALL_MS / 2.0);
+            }
+            if n > AROUND_FIRST {
+                let late = |ms: &&f64| **ms > 2.0 * usual_ms;
+                let last = &times[n - AROUND_LAST..];
+                if last.iter().filter(late).count() >= AROUND_LATE {
+                    let first = last.iter().position(|ms| late(&ms)).unwrap_or(0);
+                    full = Some(n - AROUND_LAST + first);
+                    break;
+                }
+            }
+        }
+    }
+    s.tell("rewriting what was written, in order, so that the cache is empty again");
+    s.write_run(from, range)?;
+    let gib = |writes: f64| writes * BYTES_WRITE as f64 / GIB as f64;
+    let Some(writes) = full else {
+        let why = format!(
+            "{:.0} GiB did not fill it; this test writes no more",
+            gib(times.len() as f64)
+        );
+        s.found(Finding::open(key, what, why));
+        return Ok(());
+    };
+    let how = format!(
+        "a piece of 1 MiB, then {} others again and again, until one had to wait for more than {:.0} ms: a ring, whose oldest \
+         entry was still of use",
+        pieces.len(),
+        2.0 * usual_ms
+    );
+    let count = writes as f64;
+    let interval = (
+        gib(count - AROUND_LAST as f64),
+        gib(count + AROUND_LAST as f64),
+    );
+    s.found(Finding::number(key, what, gib(count), "GiB", interval, how));
     Ok(())
 }

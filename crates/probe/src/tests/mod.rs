@@ -5,9 +5,12 @@ pub mod bands;
 mod cache_place;
 mod cache_size;
 mod cleaning;
+mod enforced;
 mod kind;
 mod mapping;
 mod mechanics;
+mod parts;
+mod scatter;
 mod streaming;
 
 use crate::disk::Stop;
@@ -35,7 +38,7 @@ pub struct Test {
 }
 
 /// All tests.
-pub const TESTS: [Test; 9] = [
+pub const TESTS: [Test; 11] = [
     Test {
         name: "mechanics",
         summary: "rates over the disk, rotation, seeks, interface",
@@ -57,60 +60,87 @@ pub const TESTS: [Test; 9] = [
         run: kind::run,
     },
     Test {
+        name: "scatter",
+        summary: "whether only a few zones can be written out of order",
+        writes: true,
+        needs: &["mechanics", "kind"],
+        usual_s: 240.0,
+        limit_s: 7200.0,
+        shingled_only: true,
+        run: scatter::run,
+    },
+    Test {
         name: "cache-place",
         summary: "where the persistent cache is",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 20.0,
         limit_s: 900.0,
         shingled_only: true,
         run: cache_place::run,
     },
     Test {
-        name: "stream",
-        summary: "the smallest sequential write that is written in place",
-        writes: true,
-        needs: &["mechanics", "kind"],
-        usual_s: 60.0,
-        limit_s: 1800.0,
-        shingled_only: true,
-        run: streaming::run,
-    },
-    Test {
         name: "cleaning",
         summary: "when cleaning begins",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter"],
         usual_s: 600.0,
         limit_s: 7200.0,
         shingled_only: true,
         run: cleaning::run,
     },
     Test {
-        name: "bands",
-        summary: "band size at the outer, middle and inner diameter; order of cleaning",
-        writes: true,
-        needs: &["mechanics", "kind", "cleaning"],
-        usual_s: 900.0,
-        limit_s: 14_400.0,
-        shingled_only: true,
-        run: bands::run,
-    },
-    Test {
         name: "mapping",
-        summary: "whether bands have fixed places",
+        summary: "whether what is cleaned stays in its place",
         writes: true,
-        needs: &["mechanics", "kind", "cleaning", "bands"],
+        needs: &["mechanics", "kind", "scatter", "cleaning"],
         usual_s: 120.0,
         limit_s: 7200.0,
         shingled_only: true,
         run: mapping::run,
     },
     Test {
+        name: "bands",
+        summary: "band size at the outer, middle and inner diameter; order of cleaning",
+        writes: true,
+        needs: &["mechanics", "kind", "scatter", "cleaning", "mapping"],
+        usual_s: 900.0,
+        limit_s: 14_400.0,
+        shingled_only: true,
+        run: bands::run,
+    },
+    Test {
+        name: "stream",
+        summary: "the smallest sequential write that is written in place",
+        writes: true,
+        needs: &[
+            "mechanics",
+            "kind",
+            "scatter",
+            "cleaning",
+            "mapping",
+            "bands",
+        ],
+        usual_s: 90.0,
+        limit_s: 7200.0,
+        shingled_only: true,
+        run: streaming::run,
+    },
+    Test {
+        name: "cache-parts",
+        summary: "of a persistent cache in several places: how many there are",
+        writes: true,
+        needs: &["mechanics", "kind", "scatter", "cache-place"],
+        usual_s: 10.0,
+        limit_s: 7200.0,
+        shingled_only: true,
+        run: parts::run,
+    },
+    Test {
         name: "cache-entries",
         summary: "how many small writes fit into the persistent cache, and what follows",
         writes: true,
-        needs: &["mechanics", "kind"],
+        needs: &["mechanics", "kind", "scatter", "cache-place", "cache-parts"],
         usual_s: 240.0,
         limit_s: 7200.0,
         shingled_only: true,
@@ -120,7 +150,17 @@ pub const TESTS: [Test; 9] = [
         name: "cache-bytes",
         summary: "how many bytes fit into the persistent cache",
         writes: true,
-        needs: &["mechanics", "kind", "cache-entries"],
+        needs: &[
+            "mechanics",
+            "kind",
+            "scatter",
+            "cache-place",
+            "cleaning",
+            "mapping",
+            "bands",
+            "cache-parts",
+            "cache-entries",
+        ],
         usual_s: 600.0,
         limit_s: 14_400.0,
         shingled_only: true,
