@@ -36,6 +36,7 @@ use crate::request::{Op, Request};
 use crate::state::{SavedHostAware, SavedTranslation, SavedZone};
 use crate::trace::{Event, Where};
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use zoned::{
@@ -61,7 +62,7 @@ pub struct HostAware {
 }
 
 impl HostAware {
-    /// As it was saved.
+    /// As it was saved; to be [`started`](Self::started).
     pub fn new(
         zones: &profile::HostAware,
         profile: &Profile,
@@ -81,21 +82,24 @@ impl HostAware {
             zones.zones.zone_blocks,
             profile.capacity_blocks(),
         );
-        let cache = StaticMapping::with_bands(zones.cache.clone(), profile, bands, &saved.cache);
-        let mut layer = HostAware {
+        HostAware {
             profile: zones.clone(),
             table,
-            cache,
+            cache: StaticMapping::with_bands(zones.cache.clone(), profile, bands, &saved.cache),
             in_place: Written::default(),
             recent: Vec::new(),
             landed: BTreeMap::new(),
             elevator: Conventional::new(profile),
             destage_blocks_max: profile.buffer.destage_blocks_max,
             appended_last: false,
-        };
-        layer.reset_in_place();
-        layer.order_recent();
-        layer
+        }
+    }
+
+    /// Finds out the rest, in place: two of these are too much for a kernel's stack.
+    pub fn started(mut self: Box<Self>) -> Box<Self> {
+        self.reset_in_place();
+        self.order_recent();
+        self
     }
 
     fn reset_in_place(&mut self) {

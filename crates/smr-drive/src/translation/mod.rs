@@ -282,7 +282,7 @@ pub fn new(profile: &Profile, arm: &Arm, saved: &SavedTranslation) -> Box<dyn Tr
                 SavedTranslation::HostAware(saved) => saved,
                 _ => &fresh,
             };
-            Box::new(HostAware::new(zones, profile, arm.layout(), saved))
+            Box::new(HostAware::new(zones, profile, arm.layout(), saved)).started()
         }
         profile::Translation::SBlocks(s_blocks) => {
             let fresh = Default::default();
