@@ -62,6 +62,8 @@ class FileSystem:
     probe: Probe | None = None
     # Checks an exported image without changing it; status 0 means clean.
     check: tuple[str, ...] | None = None
+    # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
+    keeps_log: bool = False
 
     @property
     def mkfs_argv(self) -> tuple[str, ...]:
@@ -139,6 +141,7 @@ def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") ->
         min_capacity_bytes=max(_GIB, 2 * (journal_mib or 0) << 20),
         probe=_EXT4_PROBE,
         check=("/sbin/e2fsck", "-fn"),
+        keeps_log="journal_lazy" in options.split(","),
     )
 
 

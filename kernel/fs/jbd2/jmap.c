@@ -464,3 +464,44 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 	read_unlock(&map->lock);
 	return found;
 }
+
+/* For debugging: whether a copy is live between the cursor and @log_blk. */
+bool jmap_live_before(struct jmap *map, unsigned long log_blk)
+{
+	u32 nr = jmap_slot_of(map, log_blk), slot;
+	bool found = false;
+
+	read_lock(&map->lock);
+	slot = map->cursor;
+	if (map->nr_live && jmap_distance(map, slot, nr) <=
+			    jmap_distance(map, slot, map->end))
+		for (; slot != nr && !found; slot = jmap_next_slot(map, slot))
+			found = map->slots[slot].flags & JMAP_LINKED;
+	read_unlock(&map->lock);
+	return found;
+}
+
+/*
+ * For debugging: a number that is equal for equal contents of two maps of the
+ * same log, no matter in which order they were filled.
+ */
+u64 jmap_digest(struct jmap *map)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < map->nr_slots; i++) {
+		struct jmap_slot *slot = &map->slots[i];
+
+		if (!(i % 4096))
+			cond_resched();
+		read_lock(&map->lock);
+		if (slot->flags & JMAP_LINKED)
+			sum += hash_64_generic(slot_home(slot) << 1 |
+					       !!(slot->flags & JMAP_ESCAPED),
+					       64) ^
+			       hash_64_generic(i + 1, 64);
+		read_unlock(&map->lock);
+	}
+	return sum;
+}

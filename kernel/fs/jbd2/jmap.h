@@ -66,5 +66,7 @@ bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		    unsigned long *log_blk);
 u32 jmap_scan_start(struct jmap *map, u32 *nr);
+bool jmap_live_before(struct jmap *map, unsigned long log_blk);
+u64 jmap_digest(struct jmap *map);
 
 #endif /* _FS_JBD2_JMAP_H */

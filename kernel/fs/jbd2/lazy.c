@@ -8,7 +8,7 @@
  * copy in the log is enough.  After commit the buffer is simply clean, the map
  * (jmap.c) says where in the log its newest copy is, and a later read goes
  * there.  Only when the log runs short of room, or is to be left empty, do
- * blocks go home.
+ * blocks go home.  The log outlives the mount: see lazy_mount.c.
  *
  * A home block is in one of three states:
  *
@@ -57,9 +57,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/buffer_head.h>
-#include <linux/completion.h>
 #include <linux/delay.h>
-#include <linux/jbd2.h>
 #include <linux/jbd2_lazy.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -67,17 +65,10 @@
 #include <linux/rculist.h>
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
-#include "jmap.h"
+#include "lazy.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/jbd2_lazy.h>
-
-/* A block on its way home. */
-struct lazy_item {
-	u64 home;
-	unsigned long log_blk;
-	struct buffer_head *bh;
-};
 
 /* Blocks demoted in one go when the log is full. */
 #define LAZY_BATCH	4096U
@@ -87,24 +78,6 @@ struct lazy_item {
  * less time than it takes to get there.
  */
 #define LAZY_READ_AHEAD	128U
-
-struct jbd2_lazy {
-	journal_t *journal;
-	struct address_space *mapping;	/* of j_fs_dev */
-	struct jmap map;
-	struct jbd2_log_extent *extents;
-	unsigned int nr_extents;
-	struct list_head revokes;	/* written by the committing transaction
-					 * [commit thread only]
-					 */
-	struct lazy_item *batch;	/* LAZY_BATCH [j_checkpoint_mutex] */
-	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
-	refcount_t refs;		/* mount, and readers of the device */
-	struct completion unused;
-	struct rcu_head rcu;
-
-	atomic64_t inserted, dropped, demoted, emergency, log_reads;
-};
 
 /* Tests: be slow where a race would have to be won. */
 static void lazy_debug_delay(void)
@@ -151,12 +124,12 @@ static void lazy_put(struct jbd2_lazy *lazy)
 /* ------------------------------------------------------------------------- */
 /* Reads (INV-K7, INV-K8)                                                     */
 
-static unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
+unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
 {
 	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
 }
 
-static u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
+u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;
 
@@ -302,8 +275,12 @@ void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
 }
 EXPORT_SYMBOL(jbd2_lazy_submit_read);
 
-/* Read the blocks of a folio one by one, each from where it is newest. */
-static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
+/*
+ * Read the blocks of a folio one by one, each from where it is newest, and
+ * wait; with @again also those in the map that are up to date already.
+ */
+static bool lazy_read_blocks(struct jbd2_lazy *lazy, struct folio *folio,
+			     bool again)
 {
 	unsigned int size = lazy->journal->j_blocksize;
 	struct buffer_head *head = folio_buffers(folio), *bh;
@@ -324,6 +301,13 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 			bh->b_blocknr = block;
 			set_buffer_mapped(bh);
 		}
+		if (again && buffer_mapped(bh) && !buffer_dirty(bh) &&
+		    jmap_lookup(&lazy->map, bh->b_blocknr, NULL, NULL)) {
+			clear_buffer_uptodate(bh);
+			clear_buffer_verified(bh);
+			/* The file system's, "this bitmap was checked". */
+			clear_bit(BH_JBDPrivateStart, &bh->b_state);
+		}
 		if (buffer_uptodate(bh)) {
 			unlock_buffer(bh);
 		} else if (!buffer_mapped(bh)) {
@@ -342,9 +326,53 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 		wait_on_buffer(bh);
 		ok &= buffer_uptodate(bh);
 	} while ((bh = bh->b_this_page) != head);
+	return ok;
+}
+
+static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
+{
+	bool ok = lazy_read_blocks(lazy, folio, false);
 
 	folio_end_read(folio, ok);
 	return ok ? 0 : -EIO;
+}
+
+/*
+ * The map has just been built from a kept log: read again what somebody read
+ * before (INV-K12).  A folio enters the page cache locked and is filled by
+ * ->read_folio, which knows the map already, so that none can be missed.
+ */
+int lazy_refresh(struct jbd2_lazy *lazy)
+{
+	unsigned int size = lazy->journal->j_blocksize;
+	struct folio_batch batch;
+	pgoff_t index = 0;
+	unsigned int i;
+	int err = 0;
+
+	invalidate_bdev(lazy->journal->j_fs_dev);
+	folio_batch_init(&batch);
+	while (!err && filemap_get_folios(lazy->mapping, &index, ULONG_MAX,
+					  &batch)) {
+		for (i = 0; i < folio_batch_count(&batch); i++) {
+			struct folio *folio = batch.folios[i];
+
+			folio_lock(folio);
+			if (folio->mapping == lazy->mapping &&
+			    (folio_buffers(folio) ||
+			     folio_test_uptodate(folio)) &&
+			    jmap_holds_range(&lazy->map,
+					     div_u64(folio_pos(folio), size),
+					     max(folio_size(folio) / size,
+						 1UL)) &&
+			    !lazy_read_blocks(lazy, folio, true))
+				err = -EIO;
+			folio_unlock(folio);
+		}
+		folio_batch_release(&batch);
+		cond_resched();
+	}
+	return err;
 }
 
 /* ->read_folio of the block device below a lazy journal; the folio is locked. */
@@ -840,7 +868,9 @@ int __jbd2_lazy_drain(journal_t *journal)
 
 /**
  * jbd2_lazy_start() - make a journal lazy
- * @journal: a loaded journal with an empty log and no transaction yet
+ * @journal: a journal without a transaction yet: either one that is loaded,
+ *           with an empty log, or one that is not and keeps its log, see
+ *           jbd2_lazy_log_kept()
  * @extents: where the log lies, in ascending order and without holes;
  *           kvmalloc()ed, owned by the journal from a successful call on
  * @nr_extents: how many
@@ -879,6 +909,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	INIT_LIST_HEAD(&lazy->revokes);
 	refcount_set(&lazy->refs, 1);
 	init_completion(&lazy->unused);
+	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
+	lazy->scan_start = journal->j_tail;
 
 	mutex_lock(&lazy_mutex);
 	err = -EBUSY;
@@ -897,6 +929,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	    !journal->j_committing_transaction &&
 	    !journal->j_checkpoint_transactions) {
 		journal->j_lazy = lazy;
+		/* The first commit signs the journal superblock. */
+		if (!lazy->recovered)
+			journal->j_flags |= JBD2_FLUSHED;
 		err = 0;
 	}
 	write_unlock(&journal->j_state_lock);
@@ -920,7 +955,7 @@ free_lazy:
 EXPORT_SYMBOL(jbd2_lazy_start);
 
 /**
- * jbd2_lazy_stop() - end lazy journaling, after a drain or an abort
+ * jbd2_lazy_stop() - end lazy journaling, after a seal, a drain or an abort
  * @journal: the journal; no transaction exists
  */
 void jbd2_lazy_stop(journal_t *journal)
@@ -941,6 +976,7 @@ void jbd2_lazy_stop(journal_t *journal)
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &block))
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
+	lazy_forget_mount(lazy);
 	jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
 	kvfree(lazy->batch);
@@ -962,6 +998,8 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 		return false;
 	stats->live_blocks = READ_ONCE(lazy->map.nr_live);
 	stats->log_blocks = lazy->map.nr_slots;
+	stats->log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free);
+	stats->rebuilt = lazy->rebuilt;
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
 			      LAZY_BATCH * sizeof(*lazy->batch);
 	stats->inserted = atomic64_read(&lazy->inserted);
@@ -973,3 +1011,10 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	return true;
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
+
+/* A number that says what the map holds; see jmap_digest(). */
+u64 jbd2_lazy_digest(journal_t *journal)
+{
+	return jmap_digest(&journal->j_lazy->map);
+}
+EXPORT_SYMBOL(jbd2_lazy_digest);

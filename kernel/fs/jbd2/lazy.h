@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of lazy writeback journaling share: lazy.c (reads, commit,
+ * demotion) and lazy_mount.c (from one mount to the next).
+ */
+#ifndef _FS_JBD2_LAZY_H
+#define _FS_JBD2_LAZY_H
+
+#include <linux/completion.h>
+#include <linux/jbd2.h>
+#include <linux/jbd2_lazy.h>
+#include "jmap.h"
+
+/* A block on its way home. */
+struct lazy_item {
+	u64 home;
+	unsigned long log_blk;
+	struct buffer_head *bh;
+};
+
+struct jbd2_lazy {
+	journal_t *journal;
+	struct address_space *mapping;	/* of j_fs_dev */
+	struct jmap map;
+	struct jbd2_log_extent *extents;
+	unsigned int nr_extents;
+	struct list_head revokes;	/* written by the committing transaction
+					 * [commit thread only]
+					 */
+	struct lazy_item *batch;	/* LAZY_BATCH [j_checkpoint_mutex] */
+	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
+	refcount_t refs;		/* mount, and readers of the device */
+	struct completion unused;
+	struct rcu_head rcu;
+
+	atomic64_t inserted, dropped, demoted, emergency, log_reads;
+
+	/* lazy_mount.c */
+	bool recovered;			/* the log was kept by the last mount
+					 * [set before load]
+					 */
+	unsigned long scanned;		/* log blocks scanned [load] */
+	unsigned long scan_start;	/* first block of the transaction that
+					 * is scanned [load]
+					 */
+	int scan_error;			/* [load] */
+	u64 rebuilt;			/* live blocks found at mount */
+	struct page *tombstone;		/* to be written before the first
+					 * commit, or NULL [commit thread]
+					 */
+	unsigned long tombstone_blk;	/* its log block */
+	tid_t tombstone_tid;
+	tid_t sealed;			/* newest transaction that the journal
+					 * superblock knows [j_checkpoint_mutex]
+					 */
+};
+
+/* lazy.c */
+unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk);
+u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
+int lazy_refresh(struct jbd2_lazy *lazy);
+
+/* lazy_mount.c */
+void lazy_mark(journal_superblock_t *sb, tid_t known);
+bool lazy_marked(const journal_superblock_t *sb, tid_t *known);
+void lazy_forget_mount(struct jbd2_lazy *lazy);
+
+#endif /* _FS_JBD2_LAZY_H */
