@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from shingle import job, trace
+from shingle import fs, job, trace
 from shingle.drive import FormattedDrive
 
 pytestmark = pytest.mark.machine
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.machine
 MARKER = job.run(["/bin/sh", "-c", "echo durable > /mnt/marker && sync /mnt/marker"])
 PARTS = 12
 NESTED = 4
+STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 
 
 def many_commits() -> list[job.Step]:
@@ -107,6 +108,27 @@ def test_cuts_upon_cuts_leave_one_tree_to_whoever_mounts(bench: Bench, seed: int
         drive = left.saved_drive
         kept += assert_one_tree_for_all(bench, formatted, drive, f"SEED={seed} cuts={cuts}")
     assert kept == NESTED, f"the log was not always taken over; SEED={seed} cuts={cuts}"
+
+
+@pytest.mark.parametrize("policy", ["fixed", "watermarks"])
+def test_cuts_while_the_cleaner_works(bench: Bench, policy: str) -> None:
+    choose = random.Random(policy)
+    formatted = bench.formatted(fs.ext4("ext4-lazy-16m", "journal_lazy on a 16 MiB journal", 16, "journal_lazy"))
+    steps = [job.write(f"{STATISTICS}/policy", policy)]
+    for number in range(10):
+        steps += [job.load("createfiles", {"count": 500, "seed": number, "path": f"files{number}"}), job.sync()]
+        if number % 2:
+            steps += [job.load("removefiles", {"path": f"files{number - 1}"}), job.sync()]
+    steps += [job.read(f"{STATISTICS}/{name}") | {"phase": name} for name in ("relogged", "swept")]
+    steps = bench.mounted(formatted, *steps, options="journal_lazy")
+    whole = bench.boot(steps, drive=formatted.file, trace=True)
+    assert any(int(str(step.extra["text"])) > 0 for step in whole.outcome.steps if step.do == "read")
+    requests = len(trace.read(whole.trace_file).requests)
+    for _ in range(4):
+        # The cleaner begins when the log has been filled for the first time.
+        cut = choose.randrange(requests // 3, requests)
+        left = bench.boot(steps, drive=formatted.file, save=True, cut=cut)
+        assert_one_tree_for_all(bench, formatted, left.saved_drive, f"policy={policy} cut={cut}")
 
 
 @pytest.mark.long

@@ -365,6 +365,29 @@ EXT4_LAZY_ATTR(demoted);
 EXT4_LAZY_ATTR(emergency);
 EXT4_LAZY_ATTR(log_reads);
 EXT4_LAZY_ATTR(rebuilt);
+EXT4_LAZY_ATTR(relogged);
+EXT4_LAZY_ATTR(swept);
+
+/* How the cleaner works: "watermarks", "fixed" or "off". */
+static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr,
+			   char *buf)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return sysfs_emit(buf, "%s\n", jbd2_lazy_policy(sbi->s_journal));
+}
+
+static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
+			    const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return jbd2_lazy_set_policy(sbi->s_journal, buf) ?: len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_policy = __ATTR_RW(policy);
 
 /* For tests: equal for equal maps of the same log. */
 static ssize_t map_digest_show(struct kobject *kobj,
@@ -396,11 +419,29 @@ static ssize_t demote_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute ext4_lazy_attr_demote = __ATTR_WO(demote);
+
+/* For tests: re-log what is in the oldest so many blocks of the log. */
+static ssize_t relog_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+	u32 span;
+	int ret;
+
+	ret = kstrtou32(buf, 0, &span);
+	if (!ret)
+		ret = jbd2_lazy_relog_now(sbi->s_journal, span);
+	return ret < 0 ? ret : len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_relog = __ATTR_WO(relog);
 #endif
 
 static const struct attribute *ext4_lazy_attrs[] = {
 #ifdef CONFIG_JBD2_LAZY_DEBUG
 	&ext4_lazy_attr_demote.attr,
+	&ext4_lazy_attr_relog.attr,
 #endif
 	&ext4_lazy_attr_map_digest.attr,
 	&ext4_lazy_attr_live_blocks.attr.attr,
@@ -413,7 +454,10 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_demoted.attr.attr,
 	&ext4_lazy_attr_emergency.attr.attr,
 	&ext4_lazy_attr_log_reads.attr.attr,
+	&ext4_lazy_attr_policy.attr,
 	&ext4_lazy_attr_rebuilt.attr.attr,
+	&ext4_lazy_attr_relogged.attr.attr,
+	&ext4_lazy_attr_swept.attr.attr,
 	NULL,
 };
 

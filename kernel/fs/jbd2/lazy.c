@@ -80,7 +80,7 @@
 #define LAZY_READ_AHEAD	128U
 
 /* Tests: be slow where a race would have to be won. */
-static void lazy_debug_delay(void)
+void lazy_debug_delay(void)
 {
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && !get_random_u32_below(8))
 		msleep(get_random_u32_below(30));
@@ -466,12 +466,14 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	unsigned long blk = transaction->t_log_start;
 	unsigned long end = journal->j_head;	/* moved by this thread only */
 	unsigned long long revoked;
+	u32 blocks = 0;
 	u64 home;
 
 	lazy_debug_delay();
 	if (!aborted) {
 		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
 		for (; blk != end; blk = lazy_next_log_blk(journal, blk)) {
+			blocks++;
 			if (!jmap_apply_slot(&lazy->map, blk, &home,
 					     lazy_running_revokes, journal))
 				continue;
@@ -489,6 +491,8 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		}
 		cond_resched();
 	}
+	if (!aborted)
+		lazy_clean_after_commit(lazy, blocks);
 }
 
 /*
@@ -516,7 +520,7 @@ bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block)
 /* ------------------------------------------------------------------------- */
 /* Demotion                                                                   */
 
-static int lazy_cmp_home(const void *a, const void *b)
+int lazy_cmp_home(const void *a, const void *b)
 {
 	const struct lazy_item *x = a, *y = b;
 
@@ -618,24 +622,18 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 }
 
 /*
- * Demote @n blocks: read what is not in memory in the order of the log, then
- * file them in the order of their homes, in which the checkpoint writes them.
+ * Read blocks that are not in memory, in the order of the log, without waiting.
+ * Sorts @items by log block; each gets a referenced buffer, or NULL.
  *
- * Return: how many were demoted, or -EIO.  *@busy counts those that were not
- * because a transaction holds them.
+ * Return: 0, or -EIO if a buffer could not be had.
  */
-static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
-		       unsigned int n, unsigned int *busy)
+int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
+	       unsigned int n)
 {
 	journal_t *journal = lazy->journal;
-	unsigned int i, demoted = 0;
-	transaction_t *spare = NULL;
-	unsigned int nofs = memalloc_nofs_save();
-	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
 	struct blk_plug plug;
+	unsigned int i;
 	int err = 0;
-
-	lockdep_assert_held(&journal->j_checkpoint_mutex);
 
 	sort(items, n, sizeof(*items), lazy_cmp_log, NULL);
 	blk_start_plug(&plug);
@@ -662,7 +660,29 @@ static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META, &log_blk);
 	}
 	blk_finish_plug(&plug);
+	return err;
+}
 
+/*
+ * Demote @n blocks: read what is not in memory, then file them in the order of
+ * their homes, in which the checkpoint writes them.
+ *
+ * Return: how many were demoted, or -EIO.  *@busy counts those that were not
+ * because a transaction holds them.
+ */
+int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		unsigned int n, unsigned int *busy)
+{
+	journal_t *journal = lazy->journal;
+	unsigned int i, demoted = 0;
+	transaction_t *spare = NULL;
+	unsigned int nofs = memalloc_nofs_save();
+	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
+	int err;
+
+	lockdep_assert_held(&journal->j_checkpoint_mutex);
+
+	err = lazy_fetch(lazy, items, n);
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i++) {
 		unsigned long now;
@@ -716,7 +736,7 @@ static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 	left = min(left, span);
 	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
 					 &lazy->batch[n].home,
-					 &lazy->batch[n].log_blk))
+					 &lazy->batch[n].log_blk, NULL))
 		n++;
 	return n ? lazy_demote(lazy, lazy->batch, n, busy) : 0;
 }
@@ -841,7 +861,8 @@ int __jbd2_lazy_drain(journal_t *journal)
 		}
 		for (n = 0; n < cap; n++)
 			if (!jmap_next_live(&lazy->map, &pos, &left,
-					    &items[n].home, &items[n].log_blk))
+					    &items[n].home, &items[n].log_blk,
+					    NULL))
 				break;
 		sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 		busy = 0;
@@ -902,6 +923,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 				     GFP_KERNEL);
 	if (!lazy->batch)
 		goto free_map;
+	err = lazy_clean_init(lazy);
+	if (err)
+		goto free_batch;
 	lazy->journal = journal;
 	lazy->mapping = mapping;
 	lazy->extents = extents;
@@ -941,10 +965,16 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	/* Whoever sees the table finds the journal in the list. */
 	smp_store_release(&mapping->a_ops, &lazy_aops);
 	mutex_unlock(&lazy_mutex);
+	journal->j_max_transaction_buffers =
+		jbd2_lazy_max_transaction(journal,
+					  journal->j_max_transaction_buffers);
+	lazy_clean_start(lazy);
 	return 0;
 
 unlock:
 	mutex_unlock(&lazy_mutex);
+	lazy_clean_destroy(lazy);
+free_batch:
 	kvfree(lazy->batch);
 free_map:
 	jmap_destroy(&lazy->map);
@@ -977,6 +1007,7 @@ void jbd2_lazy_stop(journal_t *journal)
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
 	lazy_forget_mount(lazy);
+	lazy_clean_destroy(lazy);
 	jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
 	kvfree(lazy->batch);
@@ -1000,8 +1031,11 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	stats->log_blocks = lazy->map.nr_slots;
 	stats->log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free);
 	stats->rebuilt = lazy->rebuilt;
+	stats->relogged = atomic64_read(&lazy->relogged);
+	stats->swept = atomic64_read(&lazy->swept);
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
-			      LAZY_BATCH * sizeof(*lazy->batch);
+			      LAZY_BATCH * sizeof(*lazy->batch) +
+			      lazy_clean_bytes(lazy);
 	stats->inserted = atomic64_read(&lazy->inserted);
 	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
 	stats->dropped = atomic64_read(&lazy->dropped);

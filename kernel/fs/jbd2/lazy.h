@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files of lazy writeback journaling share: lazy.c (reads, commit,
- * demotion) and lazy_mount.c (from one mount to the next).
+ * demotion), lazy_mount.c (from one mount to the next), lazy_clean.c (the
+ * cleaner).
  */
 #ifndef _FS_JBD2_LAZY_H
 #define _FS_JBD2_LAZY_H
@@ -16,6 +17,7 @@ struct lazy_item {
 	u64 home;
 	unsigned long log_blk;
 	struct buffer_head *bh;
+	bool cold;
 };
 
 struct jbd2_lazy {
@@ -53,16 +55,47 @@ struct jbd2_lazy {
 	tid_t sealed;			/* newest transaction that the journal
 					 * superblock knows [j_checkpoint_mutex]
 					 */
+
+	/* lazy_clean.c */
+	struct task_struct *cleaner;	/* or NULL */
+	wait_queue_head_t clean_wait;
+	bool clean_wanted;		/* [clean_wait] */
+	struct mutex clean_mutex;	/* a step of the cleaner */
+	bool clean_paused;		/* no step begins; set before waiting
+					 * for clean_mutex
+					 */
+	enum jbd2_lazy_policy policy;	/* [clean_mutex] */
+	struct lazy_item *clean_batch;	/* [clean_mutex] */
+	unsigned int commits;		/* since the last fixed cleaning */
+	u32 commit_blocks;		/* log blocks of the last transaction */
+	tid_t relog_tid;		/* the transaction of relog_left
+					 * [clean_mutex]
+					 */
+	unsigned int relog_left;	/* [clean_mutex] */
+	atomic64_t relogged, swept;
 };
 
 /* lazy.c */
 unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk);
 u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
 int lazy_refresh(struct jbd2_lazy *lazy);
+int lazy_cmp_home(const void *a, const void *b);
+int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
+	       unsigned int n);
+int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		unsigned int n, unsigned int *busy);
+void lazy_debug_delay(void);
 
 /* lazy_mount.c */
 void lazy_mark(journal_superblock_t *sb, tid_t known);
 bool lazy_marked(const journal_superblock_t *sb, tid_t *known);
 void lazy_forget_mount(struct jbd2_lazy *lazy);
+
+/* lazy_clean.c */
+int lazy_clean_init(struct jbd2_lazy *lazy);
+void lazy_clean_start(struct jbd2_lazy *lazy);
+void lazy_clean_destroy(struct jbd2_lazy *lazy);
+size_t lazy_clean_bytes(struct jbd2_lazy *lazy);
+void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks);
 
 #endif /* _FS_JBD2_LAZY_H */

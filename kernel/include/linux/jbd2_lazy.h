@@ -30,6 +30,15 @@ struct jbd2_lazy_stats {
 	u64 emergency;		/* of these, because the log was full */
 	u64 log_reads;		/* reads served from the log */
 	u64 rebuilt;		/* live blocks that the mount found in the log */
+	u64 relogged;		/* by the cleaner */
+	u64 swept;		/* sent home by the cleaner */
+};
+
+/* How the cleaner works; see fs/jbd2/lazy_clean.c. */
+enum jbd2_lazy_policy {
+	JBD2_LAZY_WATERMARKS,
+	JBD2_LAZY_FIXED,
+	JBD2_LAZY_OFF,
 };
 
 #ifdef CONFIG_JBD2_LAZY
@@ -38,10 +47,13 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
 void jbd2_lazy_stop(journal_t *journal);
 u64 jbd2_lazy_digest(journal_t *journal);
+const char *jbd2_lazy_policy(journal_t *journal);
+int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
 bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
+int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 
 /* Called by jbd2 itself. */
 void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped);
@@ -63,6 +75,8 @@ int __jbd2_lazy_reset(journal_t *journal);
 void __jbd2_lazy_commit_begin(journal_t *journal);
 void __jbd2_lazy_stamp(journal_t *journal);
 int __jbd2_lazy_seal(journal_t *journal);
+void __jbd2_lazy_quiesce(journal_t *journal);
+void __jbd2_lazy_pause(journal_t *journal);
 
 /* One copy of a metadata block is in the log (commit thread). */
 static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
@@ -181,6 +195,31 @@ static inline int jbd2_lazy_seal(journal_t *journal)
 	return journal->j_lazy ? __jbd2_lazy_seal(journal) : 0;
 }
 
+/* The journal is about to be destroyed. */
+static inline void jbd2_lazy_quiesce(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_quiesce(journal);
+}
+
+/* Updates are about to be locked out. */
+static inline void jbd2_lazy_pause(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_pause(journal);
+}
+
+/*
+ * The most blocks of a transaction, of which stock jbd2 allows @most, a third
+ * of the log.  So much is always kept free, and of a large log that would be
+ * lost to the map.  A sixteenth, but no less than 128 MiB of 4 KiB blocks:
+ * what a disk writes in a second.
+ */
+static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
+{
+	return journal->j_lazy ? min(most, max(most / 16 * 3, 32768)) : most;
+}
+
 #else /* !CONFIG_JBD2_LAZY */
 
 static inline int jbd2_lazy_start(journal_t *journal,
@@ -259,6 +298,14 @@ static inline int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
 static inline int __jbd2_lazy_reset(journal_t *journal)
 {
 	return 0;
+}
+
+static inline void jbd2_lazy_quiesce(journal_t *journal) {}
+static inline void jbd2_lazy_pause(journal_t *journal) {}
+
+static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
+{
+	return most;
 }
 
 static inline void jbd2_lazy_commit_begin(journal_t *journal) {}
