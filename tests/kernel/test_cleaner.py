@@ -6,6 +6,7 @@ import pytest
 from harness import Bench, Booted
 from kernel import stress
 from shingle import fs, job
+from shingle.record import counter_changes
 
 pytestmark = pytest.mark.machine
 
@@ -75,3 +76,46 @@ def test_an_idle_disk_is_used_to_make_room(bench: Bench) -> None:
     found = stress.statistics(booted)
     assert found["swept"] > 0, found
     assert found["log_used"] < 0.6 * found["log_blocks"], found
+
+
+# FIFREEZE and FITHAW.
+FREEZE, THAW = 0xC0045877, 0xC0045878
+
+
+def on_mount_point(request: int) -> job.Step:
+    program = f"import fcntl, os; fcntl.ioctl(os.open('/mnt', os.O_RDONLY), {request:#x}, 0)"
+    return job.run(["/usr/bin/python3", "-c", program])
+
+
+def commits_without_a_pause(count: int) -> list[job.Step]:
+    steps = []
+    for number in range(count):
+        steps += [job.load("createfiles", {"count": 100, "seed": number, "path": f"more{number}"}), job.sync()]
+    return steps
+
+
+def test_a_frozen_file_system_is_left_alone(bench: Bench) -> None:
+    """Though the log is more than half full and the disk idle: what would be cleaned is cleaned after the thaw."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = bench.mounted(
+        formatted,
+        *commits_without_a_pause(82),
+        stress.statistic("swept"),
+        on_mount_point(FREEZE),
+        job.sleep(30),
+        on_mount_point(THAW),
+        job.load("createfiles", {"count": 100, "seed": SEED, "path": "last"}),
+        job.sync(),
+        job.sleep(30),
+        *statistics(),
+        options=LAZY,
+    )
+    booted = bench.boot(steps, drive=formatted.file, save=True, seed=SEED)
+    stress.assert_no_complaint(booted)
+    *_, frozen, thawed = (
+        sum(changed for name, changed in counter_changes(step.before, step.after).items() if "_written_" in name)
+        for step in booted.outcome.steps
+        if step.do == "sleep"
+    )
+    assert frozen == 0 < thawed
+    bench.assert_clean(booted.saved_drive, recover=True)

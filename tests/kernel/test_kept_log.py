@@ -111,6 +111,20 @@ def test_a_log_that_stock_ext4_left_in_a_crash_is_replayed_first(bench: Bench) -
     bench.assert_clean(again.saved_drive, recover=True)
 
 
+def test_a_log_that_stock_ext4_would_not_look_at_is_not_taken_over(bench: Bench) -> None:
+    """Somebody took needs_recovery away: stock ext4 throws the log away, and all must see the same tree."""
+    formatted = formatted_64m(bench)
+    lazy = left_by_a_lazy_mount(bench, formatted)
+    forget = job.run(["/sbin/debugfs", "-w", "-R", "feature -needs_recovery", job.DEVICE])
+    trees = []
+    for options in (LAZY, ""):
+        steps = [forget, *bench.mounted(formatted, manifest("tree.txt"), options=options)]
+        booted = bench.boot(steps, drive=lazy.saved_drive)
+        assert kept(booted) == []
+        trees.append(booted.text("tree.txt"))
+    assert trees[0] == trees[1] != lazy.text("written.txt")
+
+
 def test_draining_leaves_plain_ext4(bench: Bench) -> None:
     formatted = formatted_64m(bench)
     steps = [

@@ -148,7 +148,9 @@ int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 	refusal = ext4_lazy_refusal(sb);
 	if (refusal)
 		return ext4_lazy_refuse(sb, refusal);
-	if (!jbd2_lazy_log_kept(journal))
+	/* Without the flag stock ext4 ignores the log; so do we. */
+	if (!ext4_has_feature_journal_needs_recovery(sb) ||
+	    !jbd2_lazy_log_kept(journal))
 		return 0;
 	return ext4_lazy_attach(sb, journal);
 }

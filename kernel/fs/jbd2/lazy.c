@@ -469,7 +469,9 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	u32 blocks = 0;
 	u64 home;
 
-	lazy_debug_delay();
+	/* Tests: the next transaction runs meanwhile. */
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
+		msleep(get_random_u32_below(100));
 	if (!aborted) {
 		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
 		for (; blk != end; blk = lazy_next_log_blk(journal, blk)) {
@@ -817,8 +819,8 @@ int jbd2_lazy_demote_now(journal_t *journal, u32 span)
 EXPORT_SYMBOL(jbd2_lazy_demote_now);
 #endif
 
-/* Write what is on the checkpoint lists home. */
-static int lazy_checkpoint(journal_t *journal)
+/* Write what is on the checkpoint lists home; j_checkpoint_mutex is held. */
+int lazy_checkpoint(journal_t *journal)
 {
 	int err = 0;
 

@@ -17,7 +17,6 @@ struct lazy_item {
 	u64 home;
 	unsigned long log_blk;
 	struct buffer_head *bh;
-	bool cold;
 };
 
 struct jbd2_lazy {
@@ -47,7 +46,7 @@ struct jbd2_lazy {
 					 */
 	int scan_error;			/* [load] */
 	u64 rebuilt;			/* live blocks found at mount */
-	struct page *tombstone;		/* to be written before the first
+	struct buffer_head *tombstone;	/* to be written before the first
 					 * commit, or NULL [commit thread]
 					 */
 	unsigned long tombstone_blk;	/* its log block */
@@ -61,8 +60,12 @@ struct jbd2_lazy {
 	wait_queue_head_t clean_wait;
 	bool clean_wanted;		/* [clean_wait] */
 	struct mutex clean_mutex;	/* a step of the cleaner */
+	spinlock_t clean_lock;		/* leaf */
+	unsigned int clean_locks;	/* lock_updates() in effect
+					 * [clean_lock]
+					 */
 	bool clean_paused;		/* no step begins; set before waiting
-					 * for clean_mutex
+					 * for clean_mutex [clean_lock]
 					 */
 	enum jbd2_lazy_policy policy;	/* [clean_mutex] */
 	struct lazy_item *clean_batch;	/* [clean_mutex] */
@@ -84,6 +87,7 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	       unsigned int n);
 int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		unsigned int n, unsigned int *busy);
+int lazy_checkpoint(journal_t *journal);
 void lazy_debug_delay(void);
 
 /* lazy_mount.c */

@@ -41,9 +41,10 @@
  *          the free, or forget sees the block in the transaction and takes it
  *          out again.  Nothing cancels a revoke: the block is filed without
  *          jbd2_journal_get_write_access().
- *  INV-K14 The cleaner opens no handle between jbd2_journal_lock_updates() and
- *          the next commit of the file system: a frozen file system stays
- *          frozen.
+ *  INV-K14 The cleaner does nothing between jbd2_journal_lock_updates() and the
+ *          first commit after jbd2_journal_unlock_updates(): a frozen file
+ *          system, which commits nothing, stays as it is.  The commit that a
+ *          freeze makes itself does not count.
  *
  * Lock order: clean_mutex > (handle) > j_checkpoint_mutex > as in lazy.c.  A
  * handle is never open while j_checkpoint_mutex is taken.
@@ -271,68 +272,93 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 /* ------------------------------------------------------------------------- */
 /* Policy                                                                     */
 
-/*
- * The live blocks of the oldest @span log blocks, those to go home in front.
- *
- * Return: how many; *@home of them go home.
- */
-static unsigned int lazy_clean_collect(struct jbd2_lazy *lazy, u32 span,
-				       bool idle, unsigned int *home)
+/* What lies at the tail of the log; both are parts of clean_batch. */
+struct lazy_tail {
+	struct lazy_item *hot;		/* to be re-logged, oldest first */
+	struct lazy_item *home;		/* to go home; up to its end */
+	unsigned int nr_hot, nr_home;
+};
+
+/* The youngest @n of the hot blocks go home, too. */
+static void lazy_send_home(struct lazy_tail *tail, unsigned int n)
 {
-	struct lazy_item *items = lazy->clean_batch;
-	unsigned int n = 0, flags, i;
-	bool dense;
+	tail->nr_hot -= n;
+	tail->nr_home += n;
+	tail->home -= n;
+	memmove(tail->home, tail->hot + tail->nr_hot, n * sizeof(*tail->hot));
+}
+
+/* The live blocks of the oldest @span log blocks, as many as the batch holds. */
+static void lazy_clean_collect(struct jbd2_lazy *lazy, u32 span, bool idle,
+			       struct lazy_tail *tail)
+{
+	unsigned int flags, n = 0;
+	struct lazy_item item;
 	u32 pos, left;
 
-	*home = 0;
+	tail->hot = lazy->clean_batch;
+	tail->nr_hot = 0;
+	tail->home = lazy->clean_batch + CLEAN_BATCH;
+	tail->nr_home = 0;
+
 	pos = jmap_scan_start(&lazy->map, &left);
 	span = min(left, span);
 	left = span;
 	while (n < CLEAN_BATCH &&
-	       jmap_next_live(&lazy->map, &pos, &left, &items[n].home,
-			      &items[n].log_blk, &flags)) {
+	       jmap_next_live(&lazy->map, &pos, &left, &item.home,
+			      &item.log_blk, &flags)) {
 		/* Being freed, or filed again: its commit is the end of it. */
 		if (flags & (JMAP_REVOKING | JMAP_RELOGGED))
 			continue;
-		items[n].cold = idle || flags & JMAP_SURVIVOR;
+		if (idle || flags & JMAP_SURVIVOR) {
+			*--tail->home = item;
+			tail->nr_home++;
+		} else {
+			tail->hot[tail->nr_hot++] = item;
+		}
 		n++;
 	}
-	dense = n > (span - left) / 5 * 4;
-	for (i = 0; i < n; i++)
-		if (dense || items[i].cold) {
-			swap(items[i], items[*home]);
-			(*home)++;
-		}
-	return n;
+	/* Copying would free next to nothing. */
+	if (n > (span - left) / 5 * 4)
+		lazy_send_home(tail, tail->nr_hot);
+}
+
+/* Re-log all of it, oldest or not. */
+static int lazy_clean_relog_all(struct jbd2_lazy *lazy, struct lazy_tail *tail)
+{
+	int ret = lazy_clean_relog(lazy, tail->hot, tail->nr_hot);
+
+	return ret < 0 ? ret :
+		lazy_clean_relog(lazy, tail->home, tail->nr_home);
 }
 
 /* One step.  Returns whether another one may do more. */
 static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 {
 	u32 reserve = lazy->journal->j_max_transaction_buffers;
-	struct lazy_item *items = lazy->clean_batch;
 	u32 span = max(lazy->map.nr_slots / 32, 2 * lazy->map.mark_span);
-	unsigned int n, home, hot;
+	struct lazy_tail tail;
+	unsigned int hot;
 	int done = 0, ret;
 
 	lazy_clean_tail(lazy);
 	if (lazy_free_blocks(lazy) >= lazy_high_mark(lazy))
 		return false;
 
-	n = lazy_clean_collect(lazy, span, idle, &home);
-	hot = min(n - home, lazy_relog_budget(lazy));
-	/* Too late to wait for a transaction with room. */
+	lazy_clean_collect(lazy, span, idle, &tail);
+	hot = min(tail.nr_hot, lazy_relog_budget(lazy));
+	/* Too late to wait for a transaction with room for the rest. */
 	if (lazy_free_blocks(lazy) < reserve + reserve / 4)
-		home = n - hot;
+		lazy_send_home(&tail, tail.nr_hot - hot);
 	if (hot) {
-		ret = lazy_clean_relog(lazy, items + n - hot, hot);
+		ret = lazy_clean_relog(lazy, tail.hot, hot);
 		if (ret < 0)
 			return false;
 		lazy->relog_left -= min(lazy->relog_left, hot);
 		done += ret;
 	}
-	if (home) {
-		ret = lazy_clean_home(lazy, items, home);
+	if (tail.nr_home) {
+		ret = lazy_clean_home(lazy, tail.home, tail.nr_home);
 		if (ret < 0)
 			return false;
 		done += ret;
@@ -344,12 +370,11 @@ static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 /* The paper's: re-log what is live in the oldest transactions. */
 static void lazy_clean_fixed(struct jbd2_lazy *lazy)
 {
-	struct lazy_item *items = lazy->clean_batch;
-	unsigned int n, home;
+	struct lazy_tail tail;
 
-	n = lazy_clean_collect(lazy, jmap_span_of(&lazy->map, FIXED_OLDEST),
-			       false, &home);
-	lazy_clean_relog(lazy, items, n);
+	lazy_clean_collect(lazy, jmap_span_of(&lazy->map, FIXED_OLDEST), false,
+			   &tail);
+	lazy_clean_relog_all(lazy, &tail);
 	lazy_clean_tail(lazy);
 }
 
@@ -389,13 +414,13 @@ static void lazy_clean(struct jbd2_lazy *lazy, bool idle)
 int jbd2_lazy_relog_now(journal_t *journal, u32 span)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	unsigned int n, home;
+	struct lazy_tail tail;
 	int ret = 0;
 
 	mutex_lock(&lazy->clean_mutex);
 	if (!lazy->clean_paused) {
-		n = lazy_clean_collect(lazy, span, false, &home);
-		ret = lazy_clean_relog(lazy, lazy->clean_batch, n);
+		lazy_clean_collect(lazy, span, false, &tail);
+		ret = lazy_clean_relog_all(lazy, &tail);
 	}
 	mutex_unlock(&lazy->clean_mutex);
 	return ret;
@@ -407,6 +432,7 @@ static int lazy_cleaner(void *arg)
 {
 	struct jbd2_lazy *lazy = arg;
 	bool cleaning = false, woken;
+	long timeout;
 	u32 free;
 
 	set_freezable();
@@ -416,13 +442,16 @@ static int lazy_cleaner(void *arg)
 			cleaning = true;
 		if (free >= lazy_high_mark(lazy))
 			cleaning = false;
+		/* Only then is there anything to do for an idle disk. */
+		timeout = MAX_SCHEDULE_TIMEOUT;
+		if (free < lazy_high_mark(lazy) &&
+		    !READ_ONCE(lazy->clean_paused) &&
+		    lazy->policy == JBD2_LAZY_WATERMARKS)
+			timeout = IDLE_TIME;
 		woken = wait_event_freezable_timeout(lazy->clean_wait,
-				READ_ONCE(lazy->clean_wanted) ||
-				kthread_should_stop(),
-				free < lazy_high_mark(lazy) &&
-				!READ_ONCE(lazy->clean_paused) &&
-				lazy->policy == JBD2_LAZY_WATERMARKS ?
-				IDLE_TIME : MAX_SCHEDULE_TIMEOUT);
+						     READ_ONCE(lazy->clean_wanted) ||
+						     kthread_should_stop(),
+						     timeout);
 		WRITE_ONCE(lazy->clean_wanted, false);
 		if (kthread_should_stop())
 			break;
@@ -442,7 +471,10 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 	WRITE_ONCE(lazy->commit_blocks, blocks);
 	lazy->commits++;
 	/* The file system is at work (INV-K14). */
-	WRITE_ONCE(lazy->clean_paused, false);
+	spin_lock(&lazy->clean_lock);
+	if (!lazy->clean_locks)
+		WRITE_ONCE(lazy->clean_paused, false);
+	spin_unlock(&lazy->clean_lock);
 	if (lazy->policy == JBD2_LAZY_FIXED ||
 	    lazy_free_blocks(lazy) < lazy_high_mark(lazy)) {
 		WRITE_ONCE(lazy->clean_wanted, true);
@@ -456,6 +488,7 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 int lazy_clean_init(struct jbd2_lazy *lazy)
 {
 	mutex_init(&lazy->clean_mutex);
+	spin_lock_init(&lazy->clean_lock);
 	init_waitqueue_head(&lazy->clean_wait);
 	/* Until the file system commits something. */
 	lazy->clean_paused = true;
@@ -506,10 +539,23 @@ void __jbd2_lazy_pause(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
 
+	spin_lock(&lazy->clean_lock);
+	lazy->clean_locks++;
 	WRITE_ONCE(lazy->clean_paused, true);
+	spin_unlock(&lazy->clean_lock);
 	/* Wait for a step that began before. */
 	mutex_lock(&lazy->clean_mutex);
 	mutex_unlock(&lazy->clean_mutex);
+}
+
+/* Updates are no longer locked out; the next commit wakes the cleaner. */
+void __jbd2_lazy_unpause(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+
+	spin_lock(&lazy->clean_lock);
+	lazy->clean_locks--;
+	spin_unlock(&lazy->clean_lock);
 }
 
 /**

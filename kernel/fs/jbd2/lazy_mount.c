@@ -49,7 +49,7 @@
  * unmounts, so that a replay ends with a superblock that is up to date.
  */
 
-#include <linux/bio.h>
+#include <linux/buffer_head.h>
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
 #include "lazy.h"
@@ -176,30 +176,41 @@ void __jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
 	lazy->scan_start = end;
 }
 
-/* The commit block that uses up the id @tid. */
-static int lazy_make_tombstone(struct jbd2_lazy *lazy, tid_t tid,
+/*
+ * Keep ready what the tombstone needs.  Its contents come when it is written:
+ * the page cache must not show a commit block that is not on the disk, because
+ * the next mount may read it from there.
+ */
+static int lazy_plan_tombstone(struct jbd2_lazy *lazy, tid_t tid,
 			       unsigned long blk)
 {
 	journal_t *journal = lazy->journal;
-	struct commit_header *commit;
-	struct page *page;
 
-	page = alloc_page(GFP_KERNEL | __GFP_ZERO);
-	if (!page)
+	lazy->tombstone = __getblk(journal->j_dev, lazy_phys(lazy, blk),
+				   journal->j_blocksize);
+	if (!lazy->tombstone)
 		return -ENOMEM;
-	commit = page_address(page);
+	lazy->tombstone_tid = tid;
+	lazy->tombstone_blk = blk;
+	return 0;
+}
+
+/* The commit block that uses up its id. */
+static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+	struct buffer_head *bh = lazy->tombstone;
+	struct commit_header *commit = (struct commit_header *)bh->b_data;
+
+	memset(bh->b_data, 0, journal->j_blocksize);
 	commit->h_magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
 	commit->h_blocktype = cpu_to_be32(JBD2_COMMIT_BLOCK);
-	commit->h_sequence = cpu_to_be32(tid);
+	commit->h_sequence = cpu_to_be32(lazy->tombstone_tid);
 	commit->h_commit_sec = cpu_to_be64(ktime_get_real_seconds());
 	commit->h_chksum[0] = cpu_to_be32(jbd2_chksum(journal,
 						      journal->j_csum_seed,
 						      commit,
 						      journal->j_blocksize));
-	lazy->tombstone = page;
-	lazy->tombstone_tid = tid;
-	lazy->tombstone_blk = blk;
-	return 0;
 }
 
 /**
@@ -229,14 +240,12 @@ int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
 		       journal->j_devname, end_tid - 1, known);
 		return -EFSCORRUPTED;
 	}
-	err = lazy_make_tombstone(lazy, end_tid, head);
-	if (err)
-		return err;
 	lazy->rebuilt = lazy->map.nr_live;
 	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u\n",
 		journal->j_devname, lazy->rebuilt, lazy->scanned,
 		be32_to_cpu(journal->j_superblock->s_sequence), end_tid - 1);
-	return lazy_refresh(lazy);		/* INV-K12 */
+	err = lazy_refresh(lazy);		/* INV-K12 */
+	return err ?: lazy_plan_tombstone(lazy, end_tid, head);
 }
 
 /*
@@ -271,26 +280,25 @@ int __jbd2_lazy_reset(journal_t *journal)
 void __jbd2_lazy_commit_begin(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	struct bio_vec vec;
-	struct bio bio;
-	int err;
+	struct buffer_head *bh = lazy->tombstone;
 
-	if (!lazy->tombstone || is_journal_aborted(journal))
+	if (!bh || is_journal_aborted(journal))
 		return;
-	bio_init(&bio, journal->j_dev, &vec, 1,
-		 REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA |
-		 JBD2_JOURNAL_REQ_FLAGS);
-	bio.bi_iter.bi_sector = lazy_phys(lazy, lazy->tombstone_blk) *
-				(journal->j_blocksize >> SECTOR_SHIFT);
-	__bio_add_page(&bio, lazy->tombstone, journal->j_blocksize, 0);
-	err = submit_bio_wait(&bio);
-	bio_uninit(&bio);
-	if (err) {
-		pr_err("JBD2: %s: cannot continue the kept log (%d)\n",
-		       journal->j_devname, err);
-		jbd2_journal_abort(journal, err);
+	lock_buffer(bh);
+	lazy_fill_tombstone(lazy);
+	clear_buffer_dirty(bh);
+	set_buffer_uptodate(bh);
+	get_bh(bh);
+	bh->b_end_io = end_buffer_write_sync;
+	submit_bh(REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA |
+		  JBD2_JOURNAL_REQ_FLAGS, bh);
+	wait_on_buffer(bh);
+	if (!buffer_uptodate(bh)) {
+		pr_err("JBD2: %s: cannot continue the kept log\n",
+		       journal->j_devname);
+		jbd2_journal_abort(journal, -EIO);
 	}
-	__free_page(lazy->tombstone);
+	brelse(bh);
 	/* From now on its transaction is in the log. */
 	WRITE_ONCE(lazy->tombstone, NULL);
 }
@@ -347,18 +355,26 @@ int __jbd2_lazy_seal(journal_t *journal)
 		goto unlock;
 	ret = 1;
 	if (lazy->recovered && journal->j_superblock->s_start &&
-	    lazy->sealed == journal->j_commit_sequence)
+	    lazy->sealed == journal->j_commit_sequence &&
+	    !READ_ONCE(journal->j_checkpoint_transactions))
 		goto unlock;
 	ret = 0;
 	if (!READ_ONCE(lazy->map.nr_live) &&
 	    !READ_ONCE(journal->j_checkpoint_transactions))
 		goto unlock;
-	ret = blkdev_issue_flush(journal->j_fs_dev);
+	/* A file system that is frozen or read-only leaves nothing dirty. */
+	ret = lazy_checkpoint(journal);
+	if (!ret)
+		ret = blkdev_issue_flush(journal->j_fs_dev);
 	if (ret) {
 		jbd2_journal_abort(journal, ret);
 		goto unlock;
 	}
-	jbd2_journal_get_log_tail(journal, &tid, &block);
+	if (!jbd2_journal_get_log_tail(journal, &tid, &block)) {
+		/* The map is coarse; the tail never moves back. */
+		tid = journal->j_tail_sequence;
+		block = journal->j_tail;
+	}
 	ret = __jbd2_update_log_tail(journal, tid, block);
 	if (!ret) {
 		lazy->recovered = true;
@@ -373,6 +389,5 @@ unlock:
 /* The journal goes away. */
 void lazy_forget_mount(struct jbd2_lazy *lazy)
 {
-	if (lazy->tombstone)
-		__free_page(lazy->tombstone);
+	brelse(lazy->tombstone);
 }

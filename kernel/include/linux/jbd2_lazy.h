@@ -77,6 +77,7 @@ void __jbd2_lazy_stamp(journal_t *journal);
 int __jbd2_lazy_seal(journal_t *journal);
 void __jbd2_lazy_quiesce(journal_t *journal);
 void __jbd2_lazy_pause(journal_t *journal);
+void __jbd2_lazy_unpause(journal_t *journal);
 
 /* One copy of a metadata block is in the log (commit thread). */
 static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
@@ -209,6 +210,13 @@ static inline void jbd2_lazy_pause(journal_t *journal)
 		__jbd2_lazy_pause(journal);
 }
 
+/* Updates are no longer locked out. */
+static inline void jbd2_lazy_unpause(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_unpause(journal);
+}
+
 /*
  * The most blocks of a transaction, of which stock jbd2 allows @most, a third
  * of the log.  So much is always kept free, and of a large log that would be
@@ -302,6 +310,7 @@ static inline int __jbd2_lazy_reset(journal_t *journal)
 
 static inline void jbd2_lazy_quiesce(journal_t *journal) {}
 static inline void jbd2_lazy_pause(journal_t *journal) {}
+static inline void jbd2_lazy_unpause(journal_t *journal) {}
 
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
