@@ -62,6 +62,8 @@ class FileSystem:
     probe: Probe | None = None
     # Checks an exported image without changing it; status 0 means clean.
     check: tuple[str, ...] | None = None
+    # Files of sysfs and what is written into them after the mount.
+    settings: tuple[tuple[str, str], ...] = ()
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
 

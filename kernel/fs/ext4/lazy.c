@@ -370,6 +370,26 @@ EXT4_LAZY_ATTR(rebuilt);
 EXT4_LAZY_ATTR(relogged);
 EXT4_LAZY_ATTR(swept);
 
+/* Memory per block of the log, in bytes with two decimals. */
+static ssize_t memory_per_block_show(struct kobject *kobj,
+				     struct kobj_attribute *attr, char *buf)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+	struct jbd2_lazy_stats stats;
+	u64 hundredths;
+
+	if (!sbi->s_journal || !jbd2_lazy_stats(sbi->s_journal, &stats))
+		return -ENODATA;
+	hundredths = div64_u64(stats.memory_bytes * 100 + stats.log_blocks - 1,
+			       stats.log_blocks);
+	return sysfs_emit(buf, "%llu.%02llu\n", hundredths / 100,
+			  hundredths % 100);
+}
+
+static struct kobj_attribute ext4_lazy_attr_memory_per_block =
+	__ATTR_RO(memory_per_block);
+
 /* How the cleaner works: "watermarks", "fixed" or "off". */
 static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf)
@@ -456,6 +476,7 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_demoted.attr.attr,
 	&ext4_lazy_attr_emergency.attr.attr,
 	&ext4_lazy_attr_log_reads.attr.attr,
+	&ext4_lazy_attr_memory_per_block.attr,
 	&ext4_lazy_attr_policy.attr,
 	&ext4_lazy_attr_rebuilt.attr.attr,
 	&ext4_lazy_attr_relogged.attr.attr,

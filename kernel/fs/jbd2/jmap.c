@@ -41,6 +41,7 @@
  */
 
 #include <linux/hash.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include "jmap.h"
 
@@ -91,7 +92,7 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	map->first = first;
 	map->nr_slots = nr;
 	/* Chains of two to four slots when the whole log is live. */
-	map->hash_bits = max(fls(nr / 4), 4);
+	map->hash_bits = max(order_base_2(nr / 4), 4);
 	/*
 	 * The tail can only rest on a mark.  A coarse ring keeps it small, but
 	 * 1,024 blocks are the whole of a minimal journal, hence the clamp.

@@ -70,8 +70,8 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/jbd2_lazy.h>
 
-/* Blocks demoted in one go when the log is full. */
-#define LAZY_BATCH	4096U
+/* Most blocks that are demoted in one go when the log is full. */
+#define LAZY_BATCH_MAX	4096U
 
 /*
  * Log blocks read with one that is needed: 512 KiB, which a disk transfers in
@@ -731,7 +731,7 @@ static unsigned int lazy_batch_max(void)
 static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 			      unsigned int *busy)
 {
-	unsigned int max = min(LAZY_BATCH, lazy_batch_max()), n = 0;
+	unsigned int max = min(lazy->batch_len, lazy_batch_max()), n = 0;
 	u32 pos, left;
 
 	pos = jmap_scan_start(&lazy->map, &left);
@@ -859,7 +859,7 @@ int __jbd2_lazy_drain(journal_t *journal)
 				       GFP_NOFS | __GFP_NOWARN);
 		if (!items) {
 			items = lazy->batch;
-			cap = LAZY_BATCH;
+			cap = lazy->batch_len;
 		}
 		for (n = 0; n < cap; n++)
 			if (!jmap_next_live(&lazy->map, &pos, &left,
@@ -921,7 +921,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (err)
 		goto free_lazy;
 	err = -ENOMEM;
-	lazy->batch = kvmalloc_array(LAZY_BATCH, sizeof(*lazy->batch),
+	lazy->batch_len = min(lazy->map.nr_slots / 16 + 1, LAZY_BATCH_MAX);
+	lazy->batch = kvmalloc_array(lazy->batch_len, sizeof(*lazy->batch),
 				     GFP_KERNEL);
 	if (!lazy->batch)
 		goto free_map;
@@ -1036,7 +1037,8 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	stats->relogged = atomic64_read(&lazy->relogged);
 	stats->swept = atomic64_read(&lazy->swept);
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
-			      LAZY_BATCH * sizeof(*lazy->batch) +
+			      lazy->batch_len * sizeof(*lazy->batch) +
+			      lazy->nr_extents * sizeof(*lazy->extents) +
 			      lazy_clean_bytes(lazy);
 	stats->inserted = atomic64_read(&lazy->inserted);
 	stats->superseded = READ_ONCE(lazy->map.nr_superseded);

@@ -28,7 +28,8 @@ struct jbd2_lazy {
 	struct list_head revokes;	/* written by the committing transaction
 					 * [commit thread only]
 					 */
-	struct lazy_item *batch;	/* LAZY_BATCH [j_checkpoint_mutex] */
+	struct lazy_item *batch;	/* [j_checkpoint_mutex] */
+	unsigned int batch_len;
 	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
 	refcount_t refs;		/* mount, and readers of the device */
 	struct completion unused;
@@ -69,8 +70,16 @@ struct jbd2_lazy {
 					 */
 	enum jbd2_lazy_policy policy;	/* [clean_mutex] */
 	struct lazy_item *clean_batch;	/* [clean_mutex] */
+	unsigned int clean_batch_len;
 	unsigned int commits;		/* since the last fixed cleaning */
 	u32 commit_blocks;		/* log blocks of the last transaction */
+	unsigned long last_commit;	/* when, in jiffies */
+	bool clean_starved;		/* no transaction to join
+					 * [clean_mutex]
+					 */
+	bool clean_dear;		/* much of the tail was live
+					 * [clean_mutex]
+					 */
 	tid_t relog_tid;		/* the transaction of relog_left
 					 * [clean_mutex]
 					 */

@@ -12,22 +12,24 @@
  *            disk, but frees for good.
  *
  * Policy "watermarks".  Between the reserve that every handle wants to see
- * free and a whole log there are two marks, at a quarter and at two fifths:
+ * free and a whole log there are three marks, at an eighth, a quarter and two
+ * fifths:
  *
- *	 0      reserve     low          high                        log
- *	 |---------|---------|------------|---------------------------|
- *	  emergency| cleaning goes on     | at rest
- *	           |         | when idle: cold blocks home
+ *	 0      reserve     low          high      idle              log
+ *	 |---------|---------|------------|---------|-----------------|
+ *	  emergency| cleaning goes on     |         | at rest
+ *	           | when idle: blocks go home      |
  *
  * Most copies die by themselves, so the first thing is always to move the
- * tail.  Of the rest, the first time a block comes to the tail it is re-logged
- * and marked as a survivor; a survivor that comes there again is cold and goes
- * home (second chance).  A stretch of the log in which more than four fifths
- * are live is not worth copying and goes home at once.  What goes home goes in
- * ascending order, thousands of blocks at a time: one sweep over the disk.
+ * tail.  The rest is re-logged: a copy written in order costs a hundredth of a
+ * write somewhere on the disk.  Only when more than three fifths of the tail are
+ * live, so that copying frees little, blocks that were re-logged before and
+ * have not been changed since go home (second chance); and when more than four
+ * fifths are, all do.  What goes home goes in ascending order, thousands of
+ * blocks at a time: one sweep over the disk.
  *
  * Re-logging never makes a commit of its own: it joins a transaction that is
- * running, with at most a quarter of what the last one wrote.  When the disk
+ * running, with at most as much as the last one wrote.  When the disk
  * has been idle for a while, nothing is re-logged; blocks go home.
  *
  * Policy "fixed" is that of the FAST'17 paper: every so many commits, the
@@ -59,8 +61,8 @@
 #include "lazy.h"
 #include <trace/events/jbd2_lazy.h>
 
-/* Blocks that are looked at in one go. */
-#define CLEAN_BATCH	4096U
+/* Most blocks that are looked at in one go. */
+#define CLEAN_BATCH_MAX	4096U
 /* Blocks that go home without letting go of j_checkpoint_mutex. */
 #define HOME_CHUNK	256U
 /* Credits of one handle that re-logs. */
@@ -69,6 +71,8 @@
 #define RELOG_LEAST	32U
 /* No commit for so long: the disk is idle. */
 #define IDLE_TIME	(5 * HZ)
+/* So soon it is looked again whether there is a transaction to join. */
+#define JOIN_TIME	DIV_ROUND_UP(HZ, 100)
 
 /* "fixed": after so many commits, so many transactions. */
 #define FIXED_COMMITS	10U
@@ -80,19 +84,41 @@ static const char * const lazy_policies[] = {
 	[JBD2_LAZY_OFF] = "off",
 };
 
-/* Free log blocks at which cleaning begins, and at which it ends. */
+/*
+ * Free log blocks at which cleaning begins, and at which it ends.  The longer
+ * a copy is left alone, the likelier it dies by itself.
+ */
 static u32 lazy_low_mark(struct jbd2_lazy *lazy)
 {
 	u32 reserve = lazy->journal->j_max_transaction_buffers;
 
-	return reserve + (lazy->map.nr_slots - reserve) / 4;
+	return reserve + (lazy->map.nr_slots - reserve) / 8;
 }
 
 static u32 lazy_high_mark(struct jbd2_lazy *lazy)
 {
 	u32 reserve = lazy->journal->j_max_transaction_buffers;
 
+	return reserve + (lazy->map.nr_slots - reserve) / 4;
+}
+
+/* Free log blocks at which an idle disk is left alone. */
+static u32 lazy_idle_mark(struct jbd2_lazy *lazy)
+{
+	u32 reserve = lazy->journal->j_max_transaction_buffers;
+
 	return reserve + (lazy->map.nr_slots - reserve) / 5 * 2;
+}
+
+/*
+ * Free log blocks below which handles are about to wait.  Without them there is
+ * no transaction to join, and only what goes home makes room.
+ */
+static u32 lazy_late_mark(struct jbd2_lazy *lazy)
+{
+	u32 reserve = lazy->journal->j_max_transaction_buffers;
+
+	return reserve + reserve / 8;
 }
 
 static u32 lazy_free_blocks(struct jbd2_lazy *lazy)
@@ -214,6 +240,7 @@ static unsigned int lazy_relog_budget(struct jbd2_lazy *lazy)
 	journal_t *journal = lazy->journal;
 	unsigned int budget = 0;
 
+	lazy->clean_starved = true;
 	read_lock(&journal->j_state_lock);
 	if (journal->j_running_transaction &&
 	    journal->j_running_transaction->t_state == T_RUNNING) {
@@ -221,10 +248,11 @@ static unsigned int lazy_relog_budget(struct jbd2_lazy *lazy)
 
 		if (lazy->relog_tid != tid) {
 			lazy->relog_tid = tid;
-			lazy->relog_left = READ_ONCE(lazy->commit_blocks) / 4 +
+			lazy->relog_left = READ_ONCE(lazy->commit_blocks) +
 					   RELOG_LEAST;
 		}
 		budget = lazy->relog_left;
+		lazy->clean_starved = false;
 	}
 	read_unlock(&journal->j_state_lock);
 	return budget;
@@ -292,25 +320,26 @@ static void lazy_send_home(struct lazy_tail *tail, unsigned int n)
 static void lazy_clean_collect(struct jbd2_lazy *lazy, u32 span, bool idle,
 			       struct lazy_tail *tail)
 {
-	unsigned int flags, n = 0;
+	unsigned int flags, n = 0, live = 0;
 	struct lazy_item item;
 	u32 pos, left;
 
 	tail->hot = lazy->clean_batch;
 	tail->nr_hot = 0;
-	tail->home = lazy->clean_batch + CLEAN_BATCH;
+	tail->home = lazy->clean_batch + lazy->clean_batch_len;
 	tail->nr_home = 0;
 
 	pos = jmap_scan_start(&lazy->map, &left);
 	span = min(left, span);
 	left = span;
-	while (n < CLEAN_BATCH &&
+	while (n < lazy->clean_batch_len &&
 	       jmap_next_live(&lazy->map, &pos, &left, &item.home,
 			      &item.log_blk, &flags)) {
+		live++;
 		/* Being freed, or filed again: its commit is the end of it. */
 		if (flags & (JMAP_REVOKING | JMAP_RELOGGED))
 			continue;
-		if (idle || flags & JMAP_SURVIVOR) {
+		if (idle || (lazy->clean_dear && flags & JMAP_SURVIVOR)) {
 			*--tail->home = item;
 			tail->nr_home++;
 		} else {
@@ -318,6 +347,7 @@ static void lazy_clean_collect(struct jbd2_lazy *lazy, u32 span, bool idle,
 		}
 		n++;
 	}
+	lazy->clean_dear = live > (span - left) / 5 * 3;
 	/* Copying would free next to nothing. */
 	if (n > (span - left) / 5 * 4)
 		lazy_send_home(tail, tail->nr_hot);
@@ -335,21 +365,31 @@ static int lazy_clean_relog_all(struct jbd2_lazy *lazy, struct lazy_tail *tail)
 /* One step.  Returns whether another one may do more. */
 static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 {
-	u32 reserve = lazy->journal->j_max_transaction_buffers;
-	u32 span = max(lazy->map.nr_slots / 32, 2 * lazy->map.mark_span);
+	u32 goal = idle ? lazy_idle_mark(lazy) : lazy_high_mark(lazy);
+	u32 late = lazy_late_mark(lazy), free, span;
+	unsigned int budget, hot;
 	struct lazy_tail tail;
-	unsigned int hot;
 	int done = 0, ret;
 
 	lazy_clean_tail(lazy);
-	if (lazy_free_blocks(lazy) >= lazy_high_mark(lazy))
+	free = lazy_free_blocks(lazy);
+	lazy->clean_starved = false;
+	if (free >= goal)
 		return false;
 
+	/*
+	 * What is re-logged holds the tail until it is committed: one step for
+	 * each transaction has to do.
+	 */
+	span = goal - free;
+	budget = lazy_relog_budget(lazy);
+	if (lazy->clean_starved && free < late)
+		span = 2 * late - free - lazy->journal->j_max_transaction_buffers;
+	span = max(span, 2 * lazy->map.mark_span);
 	lazy_clean_collect(lazy, span, idle, &tail);
-	hot = min(tail.nr_hot, lazy_relog_budget(lazy));
-	/* Too late to wait for a transaction with room for the rest. */
-	if (lazy_free_blocks(lazy) < reserve + reserve / 4)
-		lazy_send_home(&tail, tail.nr_hot - hot);
+	if (lazy->clean_starved && free < late)
+		lazy_send_home(&tail, tail.nr_hot);
+	hot = min(tail.nr_hot, budget);
 	if (hot) {
 		ret = lazy_clean_relog(lazy, tail.hot, hot);
 		if (ret < 0)
@@ -428,39 +468,40 @@ int jbd2_lazy_relog_now(journal_t *journal, u32 span)
 EXPORT_SYMBOL(jbd2_lazy_relog_now);
 #endif
 
+/* How long until there may be something to do that no commit announces. */
+static long lazy_clean_timeout(struct jbd2_lazy *lazy)
+{
+	if (lazy_free_blocks(lazy) >= lazy_idle_mark(lazy) ||
+	    READ_ONCE(lazy->clean_paused) ||
+	    lazy->policy != JBD2_LAZY_WATERMARKS)
+		return MAX_SCHEDULE_TIMEOUT;
+	return lazy->clean_starved ? JOIN_TIME : IDLE_TIME;
+}
+
 static int lazy_cleaner(void *arg)
 {
 	struct jbd2_lazy *lazy = arg;
-	bool cleaning = false, woken;
-	long timeout;
+	bool cleaning = false, idle;
 	u32 free;
 
 	set_freezable();
 	while (!kthread_should_stop()) {
+		wait_event_freezable_timeout(lazy->clean_wait,
+					     READ_ONCE(lazy->clean_wanted) ||
+					     kthread_should_stop(),
+					     lazy_clean_timeout(lazy));
+		WRITE_ONCE(lazy->clean_wanted, false);
+		if (kthread_should_stop())
+			break;
 		free = lazy_free_blocks(lazy);
 		if (free < lazy_low_mark(lazy))
 			cleaning = true;
 		if (free >= lazy_high_mark(lazy))
 			cleaning = false;
-		/* Only then is there anything to do for an idle disk. */
-		timeout = MAX_SCHEDULE_TIMEOUT;
-		if (free < lazy_high_mark(lazy) &&
-		    !READ_ONCE(lazy->clean_paused) &&
-		    lazy->policy == JBD2_LAZY_WATERMARKS)
-			timeout = IDLE_TIME;
-		woken = wait_event_freezable_timeout(lazy->clean_wait,
-						     READ_ONCE(lazy->clean_wanted) ||
-						     kthread_should_stop(),
-						     timeout);
-		WRITE_ONCE(lazy->clean_wanted, false);
-		if (kthread_should_stop())
-			break;
-		if (lazy_free_blocks(lazy) < lazy_low_mark(lazy))
-			cleaning = true;
-		if (!woken)
-			lazy_clean(lazy, true);
-		else if (cleaning || lazy->policy == JBD2_LAZY_FIXED)
-			lazy_clean(lazy, false);
+		idle = time_after_eq(jiffies, READ_ONCE(lazy->last_commit) +
+					      IDLE_TIME);
+		if (idle || cleaning || lazy->policy == JBD2_LAZY_FIXED)
+			lazy_clean(lazy, idle);
 	}
 	return 0;
 }
@@ -469,6 +510,7 @@ static int lazy_cleaner(void *arg)
 void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 {
 	WRITE_ONCE(lazy->commit_blocks, blocks);
+	WRITE_ONCE(lazy->last_commit, jiffies);
 	lazy->commits++;
 	/* The file system is at work (INV-K14). */
 	spin_lock(&lazy->clean_lock);
@@ -476,7 +518,7 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 		WRITE_ONCE(lazy->clean_paused, false);
 	spin_unlock(&lazy->clean_lock);
 	if (lazy->policy == JBD2_LAZY_FIXED ||
-	    lazy_free_blocks(lazy) < lazy_high_mark(lazy)) {
+	    lazy_free_blocks(lazy) < lazy_idle_mark(lazy)) {
 		WRITE_ONCE(lazy->clean_wanted, true);
 		wake_up(&lazy->clean_wait);
 	}
@@ -487,13 +529,16 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 
 int lazy_clean_init(struct jbd2_lazy *lazy)
 {
+	lazy->last_commit = jiffies;
 	mutex_init(&lazy->clean_mutex);
 	spin_lock_init(&lazy->clean_lock);
 	init_waitqueue_head(&lazy->clean_wait);
 	/* Until the file system commits something. */
 	lazy->clean_paused = true;
 	lazy->policy = JBD2_LAZY_WATERMARKS;
-	lazy->clean_batch = kvmalloc_array(CLEAN_BATCH,
+	lazy->clean_batch_len = min(lazy->map.nr_slots / 32 + 1,
+				    CLEAN_BATCH_MAX);
+	lazy->clean_batch = kvmalloc_array(lazy->clean_batch_len,
 					   sizeof(*lazy->clean_batch),
 					   GFP_KERNEL);
 	return lazy->clean_batch ? 0 : -ENOMEM;
@@ -521,7 +566,7 @@ void lazy_clean_destroy(struct jbd2_lazy *lazy)
 /* Memory of the cleaner, in bytes. */
 size_t lazy_clean_bytes(struct jbd2_lazy *lazy)
 {
-	return CLEAN_BATCH * sizeof(*lazy->clean_batch);
+	return lazy->clean_batch_len * sizeof(*lazy->clean_batch);
 }
 
 /* The journal is about to be destroyed: no handle of ours from here on. */

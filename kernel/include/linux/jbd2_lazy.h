@@ -220,12 +220,12 @@ static inline void jbd2_lazy_unpause(journal_t *journal)
 /*
  * The most blocks of a transaction, of which stock jbd2 allows @most, a third
  * of the log.  So much is always kept free, and of a large log that would be
- * lost to the map.  A sixteenth, but no less than 128 MiB of 4 KiB blocks:
- * what a disk writes in a second.
+ * lost to the map.  A sixteenth, but no less than 32 MiB of 4 KiB blocks,
+ * which take a disk ten times as long as the commit's flush.
  */
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
-	return journal->j_lazy ? min(most, max(most / 16 * 3, 32768)) : most;
+	return journal->j_lazy ? min(most, max(most / 16 * 3, 8192)) : most;
 }
 
 #else /* !CONFIG_JBD2_LAZY */
