@@ -410,11 +410,17 @@ static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 /* The paper's: re-log what is live in the oldest transactions. */
 static void lazy_clean_fixed(struct jbd2_lazy *lazy)
 {
+	u32 span = jmap_span_of(&lazy->map, FIXED_OLDEST);
+	unsigned int passes = span / lazy->clean_batch_len + 1;
 	struct lazy_tail tail;
 
-	lazy_clean_collect(lazy, jmap_span_of(&lazy->map, FIXED_OLDEST), false,
-			   &tail);
-	lazy_clean_relog_all(lazy, &tail);
+	/* What a small batch cannot hold is left to the next pass. */
+	while (span && passes--) {
+		lazy_clean_collect(lazy, span, false, &tail);
+		if (lazy_clean_relog_all(lazy, &tail) < 0)
+			break;
+		span = jmap_span_of(&lazy->map, FIXED_OLDEST);
+	}
 	lazy_clean_tail(lazy);
 }
 
