@@ -34,6 +34,12 @@ def lazy_leaves_at_most_four_bands(records: Sequence[Record]) -> bool:
     return made["bands_cleaned"] <= 4 and made["bands_dirty"] <= 4 and made["cleaning_s"] <= 5
 
 
+def lazy_unmounts_without_writing_home(records: Sequence[Record]) -> bool:
+    """The log is kept for the next mount."""
+    left = cell(records, "ext4-lazy", workload.UNMOUNT)
+    return left["metadata_written_bytes"] == 0 and left["virtual_s"] <= 5
+
+
 def baseline_is_far_above(records: Sequence[Record]) -> bool:
     made = cell(records, "ext4-10g", "MakeDirs")
     return made["bands_cleaned"] > 40 and made["cleaning_s"] > 50 and made["metadata_written_bytes"] > 0
@@ -55,6 +61,9 @@ EXPERIMENT = Experiment(
         Expectation("MakeDirs on ext4-lazy writes no metadata block home", lazy_writes_no_metadata_home),
         Expectation(
             "MakeDirs on ext4-lazy leaves at most 4 bands to clean, within 5 s", lazy_leaves_at_most_four_bands
+        ),
+        Expectation(
+            "unmounting ext4-lazy writes no metadata block home, within 5 s", lazy_unmounts_without_writing_home
         ),
         Expectation("MakeDirs on ext4-10g leaves more than 40 bands and 50 s of cleaning", baseline_is_far_above),
         Expectation("the journal is written about as much with and without journal_lazy", journals_are_written_alike),

@@ -155,7 +155,11 @@ class Bench:
         return image
 
     def assert_clean(self, drive_file: Path, *, recover: bool = False) -> Path:
-        """Stock `e2fsck -fn` finds nothing on the drive; returns the image that it looked at."""
+        """Stock `e2fsck -fn` finds nothing on the drive; returns the image that it looked at.
+
+        `recover` first replays the journal of a copy, which a power cut leaves, and journal_lazy after an unmount, too:
+        `e2fsck -fn` replays nothing and would look at what is at home.
+        """
         image = self.recovered(drive_file) if recover else self.exported(drive_file)
         self.assert_image_clean(image)
         return image

@@ -73,6 +73,10 @@ class FileSystem:
     one_file_per_zone: bool = False
     # Programs of the lab that `mkfs` runs, found in /run/out.
     programs: tuple[Path, ...] = ()
+    # Files of sysfs and what is written into them after the mount.
+    settings: tuple[tuple[str, str], ...] = ()
+    # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
+    keeps_log: bool = False
 
     def mkfs_argv(self, *, host_managed: bool = False) -> tuple[str, ...]:
         mkfs = (self.zoned_mkfs or self.mkfs) if host_managed else self.mkfs
@@ -152,6 +156,7 @@ def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") ->
         min_capacity_bytes=max(_GIB, 2 * (journal_mib or 0) << 20),
         probe=_EXT4_PROBE,
         check=("/sbin/e2fsck", "-fn"),
+        keeps_log="journal_lazy" in options.split(","),
     )
 
 

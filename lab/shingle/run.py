@@ -79,6 +79,7 @@ def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Ste
     """The whole job: classes told to the drive, mount, workload, unmount."""
     steps = formatted.classes()
     steps.append(job.mount(run.variant.kernel_name, run.variant.options) | {"phase": MOUNT})
+    steps += [job.write(path, text) for path, text in run.variant.settings]
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
     steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
     steps += run.plan.steps()

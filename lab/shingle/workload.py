@@ -76,6 +76,15 @@ def _mebibytes(size: int, scale: float) -> int:
     return max(1, round(size * scale) >> 20) << 20
 
 
+def _wide_directories(scale: float) -> Arguments:
+    return {"count": _scaled(50_000, scale), "operations": 0}
+
+
+def _churn(scale: float) -> Arguments:
+    """So many that the changed blocks, logged, are ten times the working set."""
+    return {"count": _scaled(50_000, scale), "operations": _scaled(500_000, scale), "prepare": False}
+
+
 def _on(path: str) -> Callable[[float], Arguments]:
     return lambda scale: {"path": path}
 
@@ -106,6 +115,11 @@ _ALL = (
     Workload(
         "RandomOverwrite", "random_overwrite", "200,000 overwrites of 4 KiB in a file of 8 GiB", _overwrite,
         writes_bytes=8 * _GIB,
+    ),
+    Workload("WideDirs", "churndirs", "50,000 directories to be churned", _wide_directories, writes_bytes=_GIB),
+    Workload(
+        "ChurnDirs", "churndirs", "500,000 times a file made or removed in one of WideDirs' directories", _churn,
+        "WideDirs", writes_bytes=_GIB,
     ),
     Workload("SequentialWrite", "sequential_write", "one file of 8 GiB, written in order", _sequential,
         writes_bytes=8 * _GIB),

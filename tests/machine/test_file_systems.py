@@ -28,4 +28,5 @@ def test_a_workload_completes_and_the_image_is_clean(bench: Bench, name: str) ->
         assert (value is not None) == variant.reports(request_class)
     if variant.check is not None:
         assert result.saved is not None
-        bench.assert_image_clean(bench.exported(result.saved), variant.check)
+        image = bench.recovered(result.saved) if variant.keeps_log else bench.exported(result.saved)
+        bench.assert_image_clean(image, variant.check)

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 pub mod archive;
+pub mod churndirs;
 mod clock;
 pub mod createfiles;
 mod direct;

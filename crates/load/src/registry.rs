@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
-    archive, createfiles, dirty_reuse, list, makedirs, manifest, mix, postmark, random_overwrite,
-    remove, sequential, Load,
+    archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, mix, postmark,
+    random_overwrite, remove, sequential, Load,
 };
 
 /// A generator whose parameters are JSON.
@@ -61,6 +61,11 @@ pub static GENERATORS: &[Generator] = &[
     generator::<sequential::SequentialWrite>(
         "sequential_write",
         "one file from front to back",
+        &[],
+    ),
+    generator::<churndirs::ChurnDirs>(
+        "churndirs",
+        "files made and removed in directories at random",
         &[],
     ),
     generator::<sequential::SequentialRead>("sequential_read", "one file from front to back", &[]),

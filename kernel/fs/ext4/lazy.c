@@ -97,41 +97,12 @@ fail:
 	return ret;
 }
 
-/**
- * ext4_lazy_start() - journal_lazy at mount
- * @sb: the file system; its journal is loaded, recovered and unused
- *
- * Return: 0, also without the option; -EINVAL, with a message, if the file
- * system or the options exclude it; -ENOMEM.
- */
-int ext4_lazy_start(struct super_block *sb)
+/* Make the journal lazy, knowing where it lies. */
+static int ext4_lazy_attach(struct super_block *sb, journal_t *journal)
 {
-	journal_t *journal = EXT4_SB(sb)->s_journal;
 	struct jbd2_log_extent *extents;
 	unsigned int nr_extents;
-	const char *refusal;
 	int err;
-
-	if (!test_opt2(sb, JOURNAL_LAZY))
-		return 0;
-	if (!IS_ENABLED(CONFIG_JBD2_LAZY)) {
-		ext4_msg(sb, KERN_ERR,
-			 "can't mount with journal_lazy: not in this kernel");
-		return -EINVAL;
-	}
-	if (!journal) {
-		ext4_msg(sb, KERN_ERR,
-			 "can't mount with journal_lazy, fs mounted w/o journal");
-		return -EINVAL;
-	}
-	refusal = ext4_lazy_refusal(sb);
-	if (!refusal && !jbd2_has_feature_csum3(journal))
-		refusal = "a journal without v3 checksums (metadata_csum)";
-	if (refusal) {
-		ext4_msg(sb, KERN_ERR,
-			 "can't mount with both journal_lazy and %s", refusal);
-		return -EINVAL;
-	}
 
 	err = ext4_lazy_extents(journal, &extents, &nr_extents);
 	if (err) {
@@ -146,6 +117,187 @@ int ext4_lazy_start(struct super_block *sb)
 		kvfree(extents);
 	}
 	return err;
+}
+
+static int ext4_lazy_refuse(struct super_block *sb, const char *refusal)
+{
+	ext4_msg(sb, KERN_ERR, "can't mount with both journal_lazy and %s",
+		 refusal);
+	return -EINVAL;
+}
+
+/**
+ * ext4_lazy_prepare() - journal_lazy before the journal is loaded
+ * @sb: the file system
+ * @journal: its journal
+ *
+ * If the log was kept by the last mount, the journal becomes lazy here, and
+ * its load builds the map.  Otherwise it is for stock recovery, which empties
+ * it, and ext4_lazy_start() does the rest.
+ *
+ * Return: 0, also without the option; -EINVAL, with a message, if the options
+ * exclude it; -ENOMEM, -EIO.
+ */
+int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
+{
+	const char *refusal;
+
+	if (!test_opt2(sb, JOURNAL_LAZY) || !IS_ENABLED(CONFIG_JBD2_LAZY))
+		return 0;
+	/* Before a recovery that the refused mount would leave behind. */
+	refusal = ext4_lazy_refusal(sb);
+	if (refusal)
+		return ext4_lazy_refuse(sb, refusal);
+	/* Without the flag stock ext4 ignores the log; so do we. */
+	if (!ext4_has_feature_journal_needs_recovery(sb) ||
+	    !jbd2_lazy_log_kept(journal))
+		return 0;
+	return ext4_lazy_attach(sb, journal);
+}
+
+/*
+ * The superblock and the group descriptors were read before the log was. What
+ * was derived from them then must still hold; only a crash within a resize can
+ * make a difference.
+ */
+static int ext4_lazy_check_refreshed(struct super_block *sb,
+				     const struct ext4_super_block *before)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	struct ext4_super_block *es = sbi->s_es;
+	ext4_group_t g;
+
+	if (es->s_magic != before->s_magic ||
+	    es->s_blocks_count_lo != before->s_blocks_count_lo ||
+	    es->s_blocks_count_hi != before->s_blocks_count_hi ||
+	    es->s_inodes_count != before->s_inodes_count ||
+	    es->s_first_data_block != before->s_first_data_block ||
+	    es->s_log_block_size != before->s_log_block_size ||
+	    es->s_first_meta_bg != before->s_first_meta_bg ||
+	    (es->s_feature_incompat ^ before->s_feature_incompat) &
+	    cpu_to_le32(EXT4_FEATURE_INCOMPAT_META_BG |
+			EXT4_FEATURE_INCOMPAT_64BIT |
+			EXT4_FEATURE_INCOMPAT_FLEX_BG)) {
+		ext4_msg(sb, KERN_ERR,
+			 "journal_lazy: the log holds another superblock; mount without journal_lazy or run e2fsck first");
+		return -EFSCORRUPTED;
+	}
+	for (g = 0; g < sbi->s_groups_count; g++) {
+		struct ext4_group_desc *gdp = ext4_get_group_desc(sb, g, NULL);
+
+		if (!gdp || !ext4_group_desc_csum_verify(sb, g, gdp)) {
+			ext4_msg(sb, KERN_ERR,
+				 "journal_lazy: wrong checksum of group descriptor %u in the log",
+				 g);
+			return -EFSBADCRC;
+		}
+	}
+	return 0;
+}
+
+/**
+ * ext4_lazy_load() - jbd2_journal_load(), of a kept log or another
+ * @sb: the file system
+ * @journal: its journal
+ *
+ * Return: as jbd2_journal_load(); -EFSCORRUPTED or -EFSBADCRC, with a message,
+ * if the log holds a superblock or group descriptors that do not fit.
+ */
+int ext4_lazy_load(struct super_block *sb, journal_t *journal)
+{
+	struct ext4_super_block *before;
+	int err;
+
+	if (!journal->j_lazy)
+		return jbd2_journal_load(journal);
+
+	before = kmemdup(EXT4_SB(sb)->s_es, sizeof(*before), GFP_KERNEL);
+	if (!before)
+		return -ENOMEM;
+	err = jbd2_journal_load(journal);
+	if (!err)
+		err = ext4_lazy_check_refreshed(sb, before);
+	/* The caller may write it, and the rest of the log is not at home. */
+	if (err)
+		memcpy(EXT4_SB(sb)->s_es, before, sizeof(*before));
+	kfree(before);
+	return err;
+}
+
+/**
+ * ext4_lazy_start() - journal_lazy at mount
+ * @sb: the file system; its journal is loaded and unused
+ *
+ * Return: 0, also without the option; -EINVAL, with a message, if the file
+ * system or the options exclude it; -ENOMEM.
+ */
+int ext4_lazy_start(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	const char *refusal;
+
+	if (!test_opt2(sb, JOURNAL_LAZY))
+		return 0;
+	if (!IS_ENABLED(CONFIG_JBD2_LAZY)) {
+		ext4_msg(sb, KERN_ERR,
+			 "can't mount with journal_lazy: not in this kernel");
+		return -EINVAL;
+	}
+	if (!journal) {
+		ext4_msg(sb, KERN_ERR,
+			 "can't mount with journal_lazy, fs mounted w/o journal");
+		return -EINVAL;
+	}
+	/* The data mode may have been chosen since ext4_lazy_prepare(). */
+	refusal = ext4_lazy_refusal(sb);
+	if (!refusal && !jbd2_has_feature_csum3(journal))
+		refusal = "a journal without v3 checksums (metadata_csum)";
+	if (refusal)
+		return ext4_lazy_refuse(sb, refusal);
+	if (journal->j_lazy)
+		return 0;
+	return ext4_lazy_attach(sb, journal);
+}
+
+/**
+ * ext4_lazy_log_super() - put the present superblock into the log
+ * @sb: the file system, still writable
+ *
+ * The superblock is also written directly, past the log (mount, unmount).
+ * Whoever replays the log brings back the copy in it, so before the log is
+ * left to others it gets one that is up to date.
+ */
+void ext4_lazy_log_super(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+
+	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
+	    is_journal_aborted(sbi->s_journal))
+		return;
+	schedule_work(&sbi->s_sb_upd_work);
+	flush_work(&sbi->s_sb_upd_work);
+}
+
+/* Before the journal is destroyed: leave a log that others can replay. */
+void ext4_lazy_unmount(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	journal_t *journal = sbi->s_journal;
+
+	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
+	    is_journal_aborted(journal))
+		return;
+	if (test_opt2(sb, JOURNAL_LAZY_DRAIN)) {
+		jbd2_journal_lock_updates(journal);
+		/* An error leaves the log as it is; destroy reports it. */
+		jbd2_journal_flush(journal, 0);
+		jbd2_journal_unlock_updates(journal);
+		return;
+	}
+	/* As ext4_put_super() writes it. */
+	ext4_clear_feature_orphan_present(sb);
+	sbi->s_es->s_state = cpu_to_le16(sbi->s_mount_state);
+	ext4_lazy_log_super(sb);
 }
 
 /**
@@ -206,6 +358,7 @@ static struct ext4_lazy_attr ext4_lazy_attr_##_name = {			\
 
 EXT4_LAZY_ATTR(live_blocks);
 EXT4_LAZY_ATTR(log_blocks);
+EXT4_LAZY_ATTR(log_used);
 EXT4_LAZY_ATTR(memory_bytes);
 EXT4_LAZY_ATTR(inserted);
 EXT4_LAZY_ATTR(superseded);
@@ -213,6 +366,63 @@ EXT4_LAZY_ATTR(dropped);
 EXT4_LAZY_ATTR(demoted);
 EXT4_LAZY_ATTR(emergency);
 EXT4_LAZY_ATTR(log_reads);
+EXT4_LAZY_ATTR(rebuilt);
+EXT4_LAZY_ATTR(relogged);
+EXT4_LAZY_ATTR(swept);
+
+/* Memory per block of the log, in bytes with two decimals. */
+static ssize_t memory_per_block_show(struct kobject *kobj,
+				     struct kobj_attribute *attr, char *buf)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+	struct jbd2_lazy_stats stats;
+	u64 hundredths;
+
+	if (!sbi->s_journal || !jbd2_lazy_stats(sbi->s_journal, &stats))
+		return -ENODATA;
+	hundredths = div64_u64(stats.memory_bytes * 100 + stats.log_blocks - 1,
+			       stats.log_blocks);
+	return sysfs_emit(buf, "%llu.%02llu\n", hundredths / 100,
+			  hundredths % 100);
+}
+
+static struct kobj_attribute ext4_lazy_attr_memory_per_block =
+	__ATTR_RO(memory_per_block);
+
+/* How the cleaner works: "watermarks", "fixed" or "off". */
+static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr,
+			   char *buf)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return sysfs_emit(buf, "%s\n", jbd2_lazy_policy(sbi->s_journal));
+}
+
+static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
+			    const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return jbd2_lazy_set_policy(sbi->s_journal, buf) ?: len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_policy = __ATTR_RW(policy);
+
+/* For tests: equal for equal maps of the same log. */
+static ssize_t map_digest_show(struct kobject *kobj,
+			       struct kobj_attribute *attr, char *buf)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return sysfs_emit(buf, "%llu\n", jbd2_lazy_digest(sbi->s_journal));
+}
+
+static struct kobj_attribute ext4_lazy_attr_map_digest =
+	__ATTR_RO(map_digest);
 
 #ifdef CONFIG_JBD2_LAZY_DEBUG
 /* For tests: demote what is in the oldest so many blocks of the log. */
@@ -231,14 +441,34 @@ static ssize_t demote_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute ext4_lazy_attr_demote = __ATTR_WO(demote);
+
+/* For tests: re-log what is in the oldest so many blocks of the log. */
+static ssize_t relog_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+	u32 span;
+	int ret;
+
+	ret = kstrtou32(buf, 0, &span);
+	if (!ret)
+		ret = jbd2_lazy_relog_now(sbi->s_journal, span);
+	return ret < 0 ? ret : len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_relog = __ATTR_WO(relog);
 #endif
 
 static const struct attribute *ext4_lazy_attrs[] = {
 #ifdef CONFIG_JBD2_LAZY_DEBUG
 	&ext4_lazy_attr_demote.attr,
+	&ext4_lazy_attr_relog.attr,
 #endif
+	&ext4_lazy_attr_map_digest.attr,
 	&ext4_lazy_attr_live_blocks.attr.attr,
 	&ext4_lazy_attr_log_blocks.attr.attr,
+	&ext4_lazy_attr_log_used.attr.attr,
 	&ext4_lazy_attr_memory_bytes.attr.attr,
 	&ext4_lazy_attr_inserted.attr.attr,
 	&ext4_lazy_attr_superseded.attr.attr,
@@ -246,6 +476,11 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_demoted.attr.attr,
 	&ext4_lazy_attr_emergency.attr.attr,
 	&ext4_lazy_attr_log_reads.attr.attr,
+	&ext4_lazy_attr_memory_per_block.attr,
+	&ext4_lazy_attr_policy.attr,
+	&ext4_lazy_attr_rebuilt.attr.attr,
+	&ext4_lazy_attr_relogged.attr.attr,
+	&ext4_lazy_attr_swept.attr.attr,
 	NULL,
 };
 

@@ -251,7 +251,7 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 			u64 home;
 
 			pos = jmap_scan_start(map, &left);
-			if (jmap_next_live(map, &pos, &left, &home, &blk)) {
+			if (jmap_next_live(map, &pos, &left, &home, &blk, NULL)) {
 				KUNIT_ASSERT_TRUE(test,
 						  jmap_drop_if(map, home, blk));
 				where[home] = 0;
@@ -296,6 +296,79 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 	KUNIT_EXPECT_GT(test, log, 100 * BLOCKS);
 }
 
+static void tail_behind_a_live_copy_is_noticed(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[] = { 10, 20 };
+	unsigned long second, third;
+
+	second = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
+	third = commit(map, 2, second, homes, 1, no_revoke, NULL);
+	/* 20 lives in the first transaction, 10 in the second. */
+	KUNIT_EXPECT_FALSE(test, jmap_live_before(map, FIRST));
+	KUNIT_EXPECT_TRUE(test, jmap_live_before(map, second));
+	jmap_drop(map, 20, &second);
+	second = FIRST + 4;
+	KUNIT_EXPECT_FALSE(test, jmap_live_before(map, second));
+	KUNIT_EXPECT_TRUE(test, jmap_live_before(map, third));
+}
+
+static void digest_knows_each_copy_and_its_place(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[] = { 10, 20 }, empty, one, other;
+	unsigned long log;
+
+	empty = jmap_digest(map);
+	log = commit(map, 1, FIRST, homes, 1, no_revoke, NULL);
+	one = jmap_digest(map);
+	KUNIT_EXPECT_NE(test, one, empty);
+	/* The same block in another place. */
+	log = commit(map, 2, log, homes, 1, no_revoke, NULL);
+	other = jmap_digest(map);
+	KUNIT_EXPECT_NE(test, other, one);
+	/* Another block comes and goes. */
+	commit(map, 3, log, homes + 1, 1, no_revoke, NULL);
+	KUNIT_EXPECT_NE(test, jmap_digest(map), other);
+	jmap_drop(map, 20, &log);
+	KUNIT_EXPECT_EQ(test, jmap_digest(map), other);
+}
+
+static void block_that_the_cleaner_filed_is_a_survivor_once(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log, at;
+	unsigned int flags;
+	u64 home = 10;
+
+	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_EXPECT_FALSE(test, flags & JMAP_SURVIVOR);
+	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
+	log = commit(map, 2, log, &home, 1, no_revoke, NULL);
+	KUNIT_EXPECT_FALSE(test, jmap_relog(map, home, at));
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_EXPECT_TRUE(test, flags & JMAP_SURVIVOR);
+	/* Its owner writes it again: warm. */
+	commit(map, 3, log, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_EXPECT_FALSE(test, flags & (JMAP_SURVIVOR | JMAP_RELOGGED));
+}
+
+static void block_being_revoked_is_not_filed_again(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long at;
+	u64 home = 10;
+
+	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, NULL));
+	jmap_set_revoking(map, home, true);
+	KUNIT_EXPECT_FALSE(test, jmap_relog(map, home, at));
+	jmap_set_revoking(map, home, false);
+	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
+}
+
 static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(noted_copy_is_found_only_after_commit),
 	KUNIT_CASE(newer_copy_takes_the_place_of_older),
@@ -308,6 +381,10 @@ static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(empty_range_is_refused),
 	KUNIT_CASE(tail_rests_on_the_oldest_live_transaction),
 	KUNIT_CASE(equals_a_plain_array_over_many_revolutions),
+	KUNIT_CASE(tail_behind_a_live_copy_is_noticed),
+	KUNIT_CASE(digest_knows_each_copy_and_its_place),
+	KUNIT_CASE(block_that_the_cleaner_filed_is_a_survivor_once),
+	KUNIT_CASE(block_being_revoked_is_not_filed_again),
 	{}
 };
 

@@ -41,6 +41,7 @@
  */
 
 #include <linux/hash.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include "jmap.h"
 
@@ -91,7 +92,7 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	map->first = first;
 	map->nr_slots = nr;
 	/* Chains of two to four slots when the whole log is live. */
-	map->hash_bits = max(fls(nr / 4), 4);
+	map->hash_bits = max(order_base_2(nr / 4), 4);
 	/*
 	 * The tail can only rest on a mark.  A coarse ring keeps it small, but
 	 * 1,024 blocks are the whole of a minimal journal, hence the clamp.
@@ -221,7 +222,7 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 {
 	u32 nr = jmap_slot_of(map, log_blk);
 	struct jmap_slot *slot = &map->slots[nr];
-	u16 inherited = 0;
+	u16 inherited = 0, old;
 	u32 *link;
 
 	write_lock(&map->lock);
@@ -232,12 +233,15 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 	*home = slot_home(slot);
 	link = jmap_find(map, *home);
 	if (*link) {
-		inherited = map->slots[*link - 1].flags & JMAP_REVOKING;
+		old = map->slots[*link - 1].flags;
+		inherited = old & JMAP_REVOKING;
+		if (old & JMAP_RELOGGED)
+			inherited |= JMAP_SURVIVOR;
 		jmap_unlink(map, link);
 		map->nr_superseded++;
 	}
-	if (!inherited && revoking(ctx, *home))
-		inherited = JMAP_REVOKING;
+	if (!(inherited & JMAP_REVOKING) && revoking(ctx, *home))
+		inherited |= JMAP_REVOKING;
 	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
 	link = jmap_head(map, *home);
 	slot->next = *link;
@@ -354,6 +358,57 @@ bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 	return may;
 }
 
+/* Move the cursor to the first live slot; map->lock held for writing. */
+static void jmap_advance(struct jmap *map)
+{
+	while (map->cursor != map->end &&
+	       !(map->slots[map->cursor].flags & JMAP_LINKED))
+		map->cursor = jmap_next_slot(map, map->cursor);
+}
+
+/**
+ * jmap_relog() - the cleaner is about to file a block as it is
+ * @map: the map
+ * @home: the home block
+ * @log_blk: the log block that the caller's contents came from
+ *
+ * Return: true if @log_blk still holds the newest copy and no transaction
+ * revokes the block.
+ */
+bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk)
+{
+	u32 nr = jmap_slot_of(map, log_blk);
+	bool may;
+
+	write_lock(&map->lock);
+	may = *jmap_find(map, home) == nr + 1 &&
+	      !(map->slots[nr].flags & JMAP_REVOKING);
+	if (may)
+		map->slots[nr].flags |= JMAP_RELOGGED;
+	write_unlock(&map->lock);
+	return may;
+}
+
+/* Log blocks from the cursor to the end of the oldest @marks marks. */
+u32 jmap_span_of(struct jmap *map, unsigned int marks)
+{
+	u32 slot, span = 0;
+
+	write_lock(&map->lock);
+	if (map->nr_live) {
+		jmap_advance(map);
+		slot = map->end;
+		if (map->mark_count > marks)
+			slot = map->marks[(map->mark_head + marks) %
+					  map->nr_marks].slot;
+		span = jmap_distance(map, map->cursor, slot);
+		if (span > jmap_distance(map, map->cursor, map->end))
+			span = 0;	/* all before the cursor */
+	}
+	write_unlock(&map->lock);
+	return span;
+}
+
 /* A transaction begins, or takes back, a revoke of @home (INV-K4). */
 void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 {
@@ -366,14 +421,6 @@ void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 	else if (link)
 		map->slots[link - 1].flags &= ~JMAP_REVOKING;
 	write_unlock(&map->lock);
-}
-
-/* Move the cursor to the first live slot; map->lock held for writing. */
-static void jmap_advance(struct jmap *map)
-{
-	while (map->cursor != map->end &&
-	       !(map->slots[map->cursor].flags & JMAP_LINKED))
-		map->cursor = jmap_next_slot(map, map->cursor);
 }
 
 /**
@@ -441,11 +488,12 @@ u32 jmap_scan_start(struct jmap *map, u32 *nr)
  * @nr: slots left; from jmap_scan_start() at first
  * @home: where to put the home block
  * @log_blk: where to put the log block
+ * @flags: where to put the slot's flags, or NULL
  *
  * Return: false if none is left.
  */
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
-		    unsigned long *log_blk)
+		    unsigned long *log_blk, unsigned int *flags)
 {
 	bool found = false;
 
@@ -456,6 +504,8 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		if (slot->flags & JMAP_LINKED) {
 			*home = slot_home(slot);
 			*log_blk = map->first + *pos;
+			if (flags)
+				*flags = slot->flags;
 			found = true;
 		}
 		*pos = jmap_next_slot(map, *pos);
@@ -463,4 +513,45 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 	}
 	read_unlock(&map->lock);
 	return found;
+}
+
+/* For debugging: whether a copy is live between the cursor and @log_blk. */
+bool jmap_live_before(struct jmap *map, unsigned long log_blk)
+{
+	u32 nr = jmap_slot_of(map, log_blk), slot;
+	bool found = false;
+
+	read_lock(&map->lock);
+	slot = map->cursor;
+	if (map->nr_live && jmap_distance(map, slot, nr) <=
+			    jmap_distance(map, slot, map->end))
+		for (; slot != nr && !found; slot = jmap_next_slot(map, slot))
+			found = map->slots[slot].flags & JMAP_LINKED;
+	read_unlock(&map->lock);
+	return found;
+}
+
+/*
+ * For debugging: a number that is equal for equal contents of two maps of the
+ * same log, no matter in which order they were filled.
+ */
+u64 jmap_digest(struct jmap *map)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < map->nr_slots; i++) {
+		struct jmap_slot *slot = &map->slots[i];
+
+		if (!(i % 4096))
+			cond_resched();
+		read_lock(&map->lock);
+		if (slot->flags & JMAP_LINKED)
+			sum += hash_64_generic(slot_home(slot) << 1 |
+					       !!(slot->flags & JMAP_ESCAPED),
+					       64) ^
+			       hash_64_generic(i + 1, 64);
+		read_unlock(&map->lock);
+	}
+	return sum;
 }

@@ -22,6 +22,8 @@ struct jmap_slot {
 #define JMAP_NOTED	0x0002	/* written by the committing transaction */
 #define JMAP_ESCAPED	0x0004	/* the copy begins with 0 for JBD2_MAGIC_NUMBER */
 #define JMAP_REVOKING	0x0008	/* a transaction not yet committed revokes it */
+#define JMAP_RELOGGED	0x0010	/* the cleaner filed the block as it is */
+#define JMAP_SURVIVOR	0x0020	/* written by the cleaner, not by its owner */
 
 /* A transaction at which the journal tail may come to rest. */
 struct jmap_mark {
@@ -61,10 +63,14 @@ bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
+bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
+u32 jmap_span_of(struct jmap *map, unsigned int marks);
 void jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
 bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
-		    unsigned long *log_blk);
+		    unsigned long *log_blk, unsigned int *flags);
 u32 jmap_scan_start(struct jmap *map, u32 *nr);
+bool jmap_live_before(struct jmap *map, unsigned long log_blk);
+u64 jmap_digest(struct jmap *map);
 
 #endif /* _FS_JBD2_JMAP_H */

@@ -8,7 +8,7 @@
  * copy in the log is enough.  After commit the buffer is simply clean, the map
  * (jmap.c) says where in the log its newest copy is, and a later read goes
  * there.  Only when the log runs short of room, or is to be left empty, do
- * blocks go home.
+ * blocks go home.  The log outlives the mount: see lazy_mount.c.
  *
  * A home block is in one of three states:
  *
@@ -57,9 +57,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/buffer_head.h>
-#include <linux/completion.h>
 #include <linux/delay.h>
-#include <linux/jbd2.h>
 #include <linux/jbd2_lazy.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -67,20 +65,13 @@
 #include <linux/rculist.h>
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
-#include "jmap.h"
+#include "lazy.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/jbd2_lazy.h>
 
-/* A block on its way home. */
-struct lazy_item {
-	u64 home;
-	unsigned long log_blk;
-	struct buffer_head *bh;
-};
-
-/* Blocks demoted in one go when the log is full. */
-#define LAZY_BATCH	4096U
+/* Most blocks that are demoted in one go when the log is full. */
+#define LAZY_BATCH_MAX	4096U
 
 /*
  * Log blocks read with one that is needed: 512 KiB, which a disk transfers in
@@ -88,26 +79,8 @@ struct lazy_item {
  */
 #define LAZY_READ_AHEAD	128U
 
-struct jbd2_lazy {
-	journal_t *journal;
-	struct address_space *mapping;	/* of j_fs_dev */
-	struct jmap map;
-	struct jbd2_log_extent *extents;
-	unsigned int nr_extents;
-	struct list_head revokes;	/* written by the committing transaction
-					 * [commit thread only]
-					 */
-	struct lazy_item *batch;	/* LAZY_BATCH [j_checkpoint_mutex] */
-	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
-	refcount_t refs;		/* mount, and readers of the device */
-	struct completion unused;
-	struct rcu_head rcu;
-
-	atomic64_t inserted, dropped, demoted, emergency, log_reads;
-};
-
 /* Tests: be slow where a race would have to be won. */
-static void lazy_debug_delay(void)
+void lazy_debug_delay(void)
 {
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && !get_random_u32_below(8))
 		msleep(get_random_u32_below(30));
@@ -151,12 +124,12 @@ static void lazy_put(struct jbd2_lazy *lazy)
 /* ------------------------------------------------------------------------- */
 /* Reads (INV-K7, INV-K8)                                                     */
 
-static unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
+unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
 {
 	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
 }
 
-static u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
+u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;
 
@@ -302,8 +275,12 @@ void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
 }
 EXPORT_SYMBOL(jbd2_lazy_submit_read);
 
-/* Read the blocks of a folio one by one, each from where it is newest. */
-static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
+/*
+ * Read the blocks of a folio one by one, each from where it is newest, and
+ * wait; with @again also those in the map that are up to date already.
+ */
+static bool lazy_read_blocks(struct jbd2_lazy *lazy, struct folio *folio,
+			     bool again)
 {
 	unsigned int size = lazy->journal->j_blocksize;
 	struct buffer_head *head = folio_buffers(folio), *bh;
@@ -324,6 +301,13 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 			bh->b_blocknr = block;
 			set_buffer_mapped(bh);
 		}
+		if (again && buffer_mapped(bh) && !buffer_dirty(bh) &&
+		    jmap_lookup(&lazy->map, bh->b_blocknr, NULL, NULL)) {
+			clear_buffer_uptodate(bh);
+			clear_buffer_verified(bh);
+			/* The file system's, "this bitmap was checked". */
+			clear_bit(BH_JBDPrivateStart, &bh->b_state);
+		}
 		if (buffer_uptodate(bh)) {
 			unlock_buffer(bh);
 		} else if (!buffer_mapped(bh)) {
@@ -342,9 +326,53 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 		wait_on_buffer(bh);
 		ok &= buffer_uptodate(bh);
 	} while ((bh = bh->b_this_page) != head);
+	return ok;
+}
+
+static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
+{
+	bool ok = lazy_read_blocks(lazy, folio, false);
 
 	folio_end_read(folio, ok);
 	return ok ? 0 : -EIO;
+}
+
+/*
+ * The map has just been built from a kept log: read again what somebody read
+ * before (INV-K12).  A folio enters the page cache locked and is filled by
+ * ->read_folio, which knows the map already, so that none can be missed.
+ */
+int lazy_refresh(struct jbd2_lazy *lazy)
+{
+	unsigned int size = lazy->journal->j_blocksize;
+	struct folio_batch batch;
+	pgoff_t index = 0;
+	unsigned int i;
+	int err = 0;
+
+	invalidate_bdev(lazy->journal->j_fs_dev);
+	folio_batch_init(&batch);
+	while (!err && filemap_get_folios(lazy->mapping, &index, ULONG_MAX,
+					  &batch)) {
+		for (i = 0; i < folio_batch_count(&batch); i++) {
+			struct folio *folio = batch.folios[i];
+
+			folio_lock(folio);
+			if (folio->mapping == lazy->mapping &&
+			    (folio_buffers(folio) ||
+			     folio_test_uptodate(folio)) &&
+			    jmap_holds_range(&lazy->map,
+					     div_u64(folio_pos(folio), size),
+					     max(folio_size(folio) / size,
+						 1UL)) &&
+			    !lazy_read_blocks(lazy, folio, true))
+				err = -EIO;
+			folio_unlock(folio);
+		}
+		folio_batch_release(&batch);
+		cond_resched();
+	}
+	return err;
 }
 
 /* ->read_folio of the block device below a lazy journal; the folio is locked. */
@@ -438,12 +466,16 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	unsigned long blk = transaction->t_log_start;
 	unsigned long end = journal->j_head;	/* moved by this thread only */
 	unsigned long long revoked;
+	u32 blocks = 0;
 	u64 home;
 
-	lazy_debug_delay();
+	/* Tests: the next transaction runs meanwhile. */
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
+		msleep(get_random_u32_below(100));
 	if (!aborted) {
 		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
 		for (; blk != end; blk = lazy_next_log_blk(journal, blk)) {
+			blocks++;
 			if (!jmap_apply_slot(&lazy->map, blk, &home,
 					     lazy_running_revokes, journal))
 				continue;
@@ -461,6 +493,8 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		}
 		cond_resched();
 	}
+	if (!aborted)
+		lazy_clean_after_commit(lazy, blocks);
 }
 
 /*
@@ -488,7 +522,7 @@ bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block)
 /* ------------------------------------------------------------------------- */
 /* Demotion                                                                   */
 
-static int lazy_cmp_home(const void *a, const void *b)
+int lazy_cmp_home(const void *a, const void *b)
 {
 	const struct lazy_item *x = a, *y = b;
 
@@ -590,24 +624,18 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 }
 
 /*
- * Demote @n blocks: read what is not in memory in the order of the log, then
- * file them in the order of their homes, in which the checkpoint writes them.
+ * Read blocks that are not in memory, in the order of the log, without waiting.
+ * Sorts @items by log block; each gets a referenced buffer, or NULL.
  *
- * Return: how many were demoted, or -EIO.  *@busy counts those that were not
- * because a transaction holds them.
+ * Return: 0, or -EIO if a buffer could not be had.
  */
-static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
-		       unsigned int n, unsigned int *busy)
+int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
+	       unsigned int n)
 {
 	journal_t *journal = lazy->journal;
-	unsigned int i, demoted = 0;
-	transaction_t *spare = NULL;
-	unsigned int nofs = memalloc_nofs_save();
-	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
 	struct blk_plug plug;
+	unsigned int i;
 	int err = 0;
-
-	lockdep_assert_held(&journal->j_checkpoint_mutex);
 
 	sort(items, n, sizeof(*items), lazy_cmp_log, NULL);
 	blk_start_plug(&plug);
@@ -634,7 +662,29 @@ static int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META, &log_blk);
 	}
 	blk_finish_plug(&plug);
+	return err;
+}
 
+/*
+ * Demote @n blocks: read what is not in memory, then file them in the order of
+ * their homes, in which the checkpoint writes them.
+ *
+ * Return: how many were demoted, or -EIO.  *@busy counts those that were not
+ * because a transaction holds them.
+ */
+int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		unsigned int n, unsigned int *busy)
+{
+	journal_t *journal = lazy->journal;
+	unsigned int i, demoted = 0;
+	transaction_t *spare = NULL;
+	unsigned int nofs = memalloc_nofs_save();
+	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
+	int err;
+
+	lockdep_assert_held(&journal->j_checkpoint_mutex);
+
+	err = lazy_fetch(lazy, items, n);
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i++) {
 		unsigned long now;
@@ -681,14 +731,14 @@ static unsigned int lazy_batch_max(void)
 static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 			      unsigned int *busy)
 {
-	unsigned int max = min(LAZY_BATCH, lazy_batch_max()), n = 0;
+	unsigned int max = min(lazy->batch_len, lazy_batch_max()), n = 0;
 	u32 pos, left;
 
 	pos = jmap_scan_start(&lazy->map, &left);
 	left = min(left, span);
 	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
 					 &lazy->batch[n].home,
-					 &lazy->batch[n].log_blk))
+					 &lazy->batch[n].log_blk, NULL))
 		n++;
 	return n ? lazy_demote(lazy, lazy->batch, n, busy) : 0;
 }
@@ -769,8 +819,8 @@ int jbd2_lazy_demote_now(journal_t *journal, u32 span)
 EXPORT_SYMBOL(jbd2_lazy_demote_now);
 #endif
 
-/* Write what is on the checkpoint lists home. */
-static int lazy_checkpoint(journal_t *journal)
+/* Write what is on the checkpoint lists home; j_checkpoint_mutex is held. */
+int lazy_checkpoint(journal_t *journal)
 {
 	int err = 0;
 
@@ -809,11 +859,12 @@ int __jbd2_lazy_drain(journal_t *journal)
 				       GFP_NOFS | __GFP_NOWARN);
 		if (!items) {
 			items = lazy->batch;
-			cap = LAZY_BATCH;
+			cap = lazy->batch_len;
 		}
 		for (n = 0; n < cap; n++)
 			if (!jmap_next_live(&lazy->map, &pos, &left,
-					    &items[n].home, &items[n].log_blk))
+					    &items[n].home, &items[n].log_blk,
+					    NULL))
 				break;
 		sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 		busy = 0;
@@ -840,7 +891,9 @@ int __jbd2_lazy_drain(journal_t *journal)
 
 /**
  * jbd2_lazy_start() - make a journal lazy
- * @journal: a loaded journal with an empty log and no transaction yet
+ * @journal: a journal without a transaction yet: either one that is loaded,
+ *           with an empty log, or one that is not and keeps its log, see
+ *           jbd2_lazy_log_kept()
  * @extents: where the log lies, in ascending order and without holes;
  *           kvmalloc()ed, owned by the journal from a successful call on
  * @nr_extents: how many
@@ -868,10 +921,14 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (err)
 		goto free_lazy;
 	err = -ENOMEM;
-	lazy->batch = kvmalloc_array(LAZY_BATCH, sizeof(*lazy->batch),
+	lazy->batch_len = min(lazy->map.nr_slots / 16 + 1, LAZY_BATCH_MAX);
+	lazy->batch = kvmalloc_array(lazy->batch_len, sizeof(*lazy->batch),
 				     GFP_KERNEL);
 	if (!lazy->batch)
 		goto free_map;
+	err = lazy_clean_init(lazy);
+	if (err)
+		goto free_batch;
 	lazy->journal = journal;
 	lazy->mapping = mapping;
 	lazy->extents = extents;
@@ -879,6 +936,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	INIT_LIST_HEAD(&lazy->revokes);
 	refcount_set(&lazy->refs, 1);
 	init_completion(&lazy->unused);
+	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
+	lazy->scan_start = journal->j_tail;
 
 	mutex_lock(&lazy_mutex);
 	err = -EBUSY;
@@ -897,6 +956,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	    !journal->j_committing_transaction &&
 	    !journal->j_checkpoint_transactions) {
 		journal->j_lazy = lazy;
+		/* The first commit signs the journal superblock. */
+		if (!lazy->recovered)
+			journal->j_flags |= JBD2_FLUSHED;
 		err = 0;
 	}
 	write_unlock(&journal->j_state_lock);
@@ -906,10 +968,16 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	/* Whoever sees the table finds the journal in the list. */
 	smp_store_release(&mapping->a_ops, &lazy_aops);
 	mutex_unlock(&lazy_mutex);
+	journal->j_max_transaction_buffers =
+		jbd2_lazy_max_transaction(journal,
+					  journal->j_max_transaction_buffers);
+	lazy_clean_start(lazy);
 	return 0;
 
 unlock:
 	mutex_unlock(&lazy_mutex);
+	lazy_clean_destroy(lazy);
+free_batch:
 	kvfree(lazy->batch);
 free_map:
 	jmap_destroy(&lazy->map);
@@ -920,7 +988,7 @@ free_lazy:
 EXPORT_SYMBOL(jbd2_lazy_start);
 
 /**
- * jbd2_lazy_stop() - end lazy journaling, after a drain or an abort
+ * jbd2_lazy_stop() - end lazy journaling, after a seal, a drain or an abort
  * @journal: the journal; no transaction exists
  */
 void jbd2_lazy_stop(journal_t *journal)
@@ -941,6 +1009,8 @@ void jbd2_lazy_stop(journal_t *journal)
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &block))
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
+	lazy_forget_mount(lazy);
+	lazy_clean_destroy(lazy);
 	jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
 	kvfree(lazy->batch);
@@ -962,8 +1032,14 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 		return false;
 	stats->live_blocks = READ_ONCE(lazy->map.nr_live);
 	stats->log_blocks = lazy->map.nr_slots;
+	stats->log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free);
+	stats->rebuilt = lazy->rebuilt;
+	stats->relogged = atomic64_read(&lazy->relogged);
+	stats->swept = atomic64_read(&lazy->swept);
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
-			      LAZY_BATCH * sizeof(*lazy->batch);
+			      lazy->batch_len * sizeof(*lazy->batch) +
+			      lazy->nr_extents * sizeof(*lazy->extents) +
+			      lazy_clean_bytes(lazy);
 	stats->inserted = atomic64_read(&lazy->inserted);
 	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
 	stats->dropped = atomic64_read(&lazy->dropped);
@@ -973,3 +1049,10 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	return true;
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
+
+/* A number that says what the map holds; see jmap_digest(). */
+u64 jbd2_lazy_digest(journal_t *journal)
+{
+	return jmap_digest(&journal->j_lazy->map);
+}
+EXPORT_SYMBOL(jbd2_lazy_digest);

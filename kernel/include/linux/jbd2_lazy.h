@@ -21,6 +21,7 @@ struct jbd2_log_extent {
 struct jbd2_lazy_stats {
 	u64 live_blocks;	/* home blocks whose newest copy is in the log */
 	u64 log_blocks;		/* blocks of the log */
+	u64 log_used;		/* of these, from the tail to the head */
 	u64 memory_bytes;
 	u64 inserted;		/* copies put into the map */
 	u64 superseded;		/* of these, in place of an older one */
@@ -28,6 +29,16 @@ struct jbd2_lazy_stats {
 	u64 demoted;		/* sent home */
 	u64 emergency;		/* of these, because the log was full */
 	u64 log_reads;		/* reads served from the log */
+	u64 rebuilt;		/* live blocks that the mount found in the log */
+	u64 relogged;		/* by the cleaner */
+	u64 swept;		/* sent home by the cleaner */
+};
+
+/* How the cleaner works; see fs/jbd2/lazy_clean.c. */
+enum jbd2_lazy_policy {
+	JBD2_LAZY_WATERMARKS,
+	JBD2_LAZY_FIXED,
+	JBD2_LAZY_OFF,
 };
 
 #ifdef CONFIG_JBD2_LAZY
@@ -35,9 +46,14 @@ struct jbd2_lazy_stats {
 int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
 void jbd2_lazy_stop(journal_t *journal);
+u64 jbd2_lazy_digest(journal_t *journal);
+const char *jbd2_lazy_policy(journal_t *journal);
+int jbd2_lazy_set_policy(journal_t *journal, const char *name);
+bool jbd2_lazy_log_kept(journal_t *journal);
 bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
+int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 
 /* Called by jbd2 itself. */
 void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped);
@@ -49,6 +65,19 @@ bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block);
 int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait);
 int __jbd2_lazy_drain(journal_t *journal);
+void __jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk, u64 home,
+			     tid_t tid, int flags);
+void __jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
+				unsigned long end);
+int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
+			  unsigned long head);
+int __jbd2_lazy_reset(journal_t *journal);
+void __jbd2_lazy_commit_begin(journal_t *journal);
+void __jbd2_lazy_stamp(journal_t *journal);
+int __jbd2_lazy_seal(journal_t *journal);
+void __jbd2_lazy_quiesce(journal_t *journal);
+void __jbd2_lazy_pause(journal_t *journal);
+void __jbd2_lazy_unpause(journal_t *journal);
 
 /* One copy of a metadata block is in the log (commit thread). */
 static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
@@ -126,6 +155,79 @@ static inline int jbd2_lazy_drain(journal_t *journal)
 	return journal->j_lazy ? __jbd2_lazy_drain(journal) : 0;
 }
 
+/*
+ * Load of a kept log: recovery came to a tag of @tid for @home, with its copy
+ * in log block @blk.  True if that is all; the copy needs no replay.
+ */
+static inline bool jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk,
+					 u64 home, tid_t tid, int flags)
+{
+	if (!journal->j_lazy)
+		return false;
+	__jbd2_lazy_recover_tag(journal, blk, home, tid, flags);
+	return true;
+}
+
+/* Load of a kept log: recovery came to a commit block; @end is behind it. */
+static inline void jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
+					    unsigned long end)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_recover_commit(journal, tid, end);
+}
+
+/* Before a commit writes anything. */
+static inline void jbd2_lazy_commit_begin(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_commit_begin(journal);
+}
+
+/* The journal superblock is about to be written. */
+static inline void jbd2_lazy_stamp(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_stamp(journal);
+}
+
+/* Leave the log to the next mount.  Returns 1 if it is kept. */
+static inline int jbd2_lazy_seal(journal_t *journal)
+{
+	return journal->j_lazy ? __jbd2_lazy_seal(journal) : 0;
+}
+
+/* The journal is about to be destroyed. */
+static inline void jbd2_lazy_quiesce(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_quiesce(journal);
+}
+
+/* Updates are about to be locked out. */
+static inline void jbd2_lazy_pause(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_pause(journal);
+}
+
+/* Updates are no longer locked out. */
+static inline void jbd2_lazy_unpause(journal_t *journal)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_unpause(journal);
+}
+
+/*
+ * The most blocks of a transaction, of which stock jbd2 allows @most, a third
+ * of the log.  So much is always kept free, and of a large log that would be
+ * lost to the map.  A sixteenth, but no less than 32 MiB of 4 KiB blocks,
+ * which take a disk ten times as long as the commit's flush.
+ */
+static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
+{
+	return journal->j_lazy ? min(most, max(most / 16 * 3, 8192)) : most;
+}
+
 #else /* !CONFIG_JBD2_LAZY */
 
 static inline int jbd2_lazy_start(journal_t *journal,
@@ -177,6 +279,48 @@ static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
 }
 
 static inline int jbd2_lazy_drain(journal_t *journal)
+{
+	return 0;
+}
+
+static inline bool jbd2_lazy_log_kept(journal_t *journal)
+{
+	return false;
+}
+
+static inline bool jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk,
+					 u64 home, tid_t tid, int flags)
+{
+	return false;
+}
+
+static inline void jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
+					    unsigned long end) {}
+
+static inline int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
+					unsigned long head)
+{
+	return 0;
+}
+
+static inline int __jbd2_lazy_reset(journal_t *journal)
+{
+	return 0;
+}
+
+static inline void jbd2_lazy_quiesce(journal_t *journal) {}
+static inline void jbd2_lazy_pause(journal_t *journal) {}
+static inline void jbd2_lazy_unpause(journal_t *journal) {}
+
+static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
+{
+	return most;
+}
+
+static inline void jbd2_lazy_commit_begin(journal_t *journal) {}
+static inline void jbd2_lazy_stamp(journal_t *journal) {}
+
+static inline int jbd2_lazy_seal(journal_t *journal)
 {
 	return 0;
 }

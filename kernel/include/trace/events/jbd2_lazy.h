@@ -44,6 +44,12 @@ DEFINE_EVENT(jbd2_lazy_block, jbd2_lazy_demote,
 	TP_ARGS(journal, home, log_blk)
 );
 
+/* The cleaner filed the block in the running transaction as it is. */
+DEFINE_EVENT(jbd2_lazy_block, jbd2_lazy_relog,
+	TP_PROTO(journal_t *journal, u64 home, unsigned long log_blk),
+	TP_ARGS(journal, home, log_blk)
+);
+
 /* The map needs the log from here on. */
 TRACE_EVENT(jbd2_lazy_tail,
 	TP_PROTO(journal_t *journal, tid_t tid, unsigned long log_blk),

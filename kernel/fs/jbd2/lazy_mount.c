@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Lazy writeback journaling from one mount to the next: the log outlives the
+ * mount.
+ *
+ * Unmounting writes no metadata home.  The journal superblock keeps naming the
+ * oldest transaction that is needed, and the file system keeps needs_recovery
+ * set, so for everybody else this is a file system that crashed: a stock
+ * kernel or e2fsck replays the log.  The next lazy mount does not.  It reads
+ * the log with the passes of stock recovery, but where that writes blocks home
+ * it notes where in the log they are, and applies a transaction to the map by
+ * the same function as at run time when the scan comes to its commit block.
+ * No copy is read, and nothing is written.
+ *
+ *	 s_start                                       head
+ *	   |  T100  |  T101  | ...            |  T117  | T118 |  T119 ...
+ *	---+--------+--------+----------------+--------+------+-----------
+ *	   ^ tail: oldest transaction with                ^ tombstone: a commit
+ *	     a live copy                                    block, nothing else
+ *
+ * Whose log is it?  A log is only taken over when the last to move its ends
+ * was this code.  The marker, in the padding of the journal superblock, holds
+ * a copy of s_sequence and s_start.  All others (stock kernels, e2fsck) keep
+ * the padding as it is and change at least one of the two when they replay or
+ * use the log, so the marker turns invalid by itself.  Then stock recovery
+ * comes first, and lazy journaling starts on an empty log.
+ *
+ * Rules, continued from lazy.c:
+ *
+ *  INV-K9  Transaction ids in the log are contiguous from the tail to the
+ *          head.  Stock recovery skips one, which ends the log for good; here
+ *          the log goes on.
+ *  INV-K10 No block of a transaction that was never completed can be taken for
+ *          part of a newer one.  The transaction that a crash interrupted may
+ *          have left blocks, even a commit block, behind the head, and its id
+ *          would be used again.  So it is used up: the tombstone, a committed
+ *          transaction without blocks, takes the id.  It is written by the
+ *          first commit, and is durable before anything follows it.  A mount
+ *          that commits nothing writes nothing.
+ *  INV-K11 The marker names a transaction that was durable when it was
+ *          written.  A log that ends before it is damaged in the middle; it is
+ *          refused, because to go on would bury what lies behind the damage.
+ *  INV-K12 Whatever was read before the map existed is read again when it does
+ *          (lazy_refresh()): the superblock, the group descriptors, and what
+ *          user space fetched into the page cache.
+ *
+ * The superblock of the file system is in the map like any other block: the
+ * copy in the log wins, as in stock recovery.  ext4 logs it once more when it
+ * unmounts, so that a replay ends with a superblock that is up to date.
+ */
+
+#include <linux/buffer_head.h>
+#include <linux/blkdev.h>
+#include <linux/sched/mm.h>
+#include "lazy.h"
+
+#define LAZY_MAGIC	0x4c5a5931U	/* "LZY1" */
+#define LAZY_VERSION	1U
+
+/*
+ * The end of s_padding; new fields of the format are taken from its start.
+ * Covered by s_checksum.
+ */
+struct lazy_marker {
+	__be32 magic;
+	__be32 version;
+	__be32 sequence;	/* s_sequence and s_start, as we wrote them */
+	__be32 start;
+	__be32 known;		/* the newest transaction then (INV-K11) */
+	__be32 reserved[11];
+};
+
+#define LAZY_MARKER_WORD	24	/* of the 40 of s_padding */
+
+static struct lazy_marker *lazy_marker_of(const journal_superblock_t *sb)
+{
+	BUILD_BUG_ON(LAZY_MARKER_WORD * sizeof(sb->s_padding[0]) +
+		     sizeof(struct lazy_marker) != sizeof(sb->s_padding));
+	return (struct lazy_marker *)&sb->s_padding[LAZY_MARKER_WORD];
+}
+
+/* Sign the tail that @sb names; @known is committed. */
+void lazy_mark(journal_superblock_t *sb, tid_t known)
+{
+	struct lazy_marker *marker = lazy_marker_of(sb);
+
+	memset(marker, 0, sizeof(*marker));
+	marker->magic = cpu_to_be32(LAZY_MAGIC);
+	marker->version = cpu_to_be32(LAZY_VERSION);
+	marker->sequence = sb->s_sequence;
+	marker->start = sb->s_start;
+	marker->known = cpu_to_be32(known);
+}
+
+/* Whether there is a log, and lazy journaling was the last to move its tail. */
+bool lazy_marked(const journal_superblock_t *sb, tid_t *known)
+{
+	const struct lazy_marker *marker = lazy_marker_of(sb);
+
+	*known = be32_to_cpu(marker->known);
+	return marker->magic == cpu_to_be32(LAZY_MAGIC) &&
+	       marker->version == cpu_to_be32(LAZY_VERSION) &&
+	       marker->sequence == sb->s_sequence &&
+	       marker->start == sb->s_start && sb->s_start;
+}
+
+/**
+ * jbd2_lazy_log_kept() - whether the log can be taken over as it is
+ * @journal: a journal that is not loaded yet
+ *
+ * If not, it is for stock recovery.
+ */
+bool jbd2_lazy_log_kept(journal_t *journal)
+{
+	tid_t known;
+
+	return lazy_marked(journal->j_superblock, &known) &&
+	       jbd2_has_feature_csum3(journal) &&
+	       !jbd2_has_feature_fast_commit(journal) &&
+	       !jbd2_has_feature_async_commit(journal) &&
+	       journal->j_tail >= journal->j_first &&
+	       journal->j_tail < journal->j_last;
+}
+EXPORT_SYMBOL(jbd2_lazy_log_kept);
+
+/* ------------------------------------------------------------------------- */
+/* Load: from the log to the map                                              */
+
+static unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
+				       unsigned long to)
+{
+	return to >= from ? to - from :
+			    to + journal->j_last - journal->j_first - from;
+}
+
+/* Recovery came to a tag of @tid: the copy of @home in log block @blk. */
+void __jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk, u64 home,
+			     tid_t tid, int flags)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	u64 blocks = div_u64(bdev_nr_bytes(journal->j_fs_dev),
+			     journal->j_blocksize), old;
+
+	if (home >= blocks || jmap_home_of(&lazy->map, blk, &old)) {
+		pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
+		       journal->j_devname, blk, tid, home);
+		lazy->scan_error = -EFSCORRUPTED;
+	} else if (!jbd2_journal_test_revoke(journal, home, tid)) {
+		jmap_note(&lazy->map, blk, home, flags & JBD2_FLAG_ESCAPE);
+	}
+}
+
+static bool lazy_no_revoke(void *ctx, u64 home)
+{
+	return false;
+}
+
+/* Recovery came to the commit block of @tid; @end is behind it. */
+void __jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
+				unsigned long end)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned long blk = lazy->scan_start;
+	u64 home;
+
+	lazy->scanned += lazy_log_distance(journal, blk, end);
+	if (lazy->scanned >= lazy->map.nr_slots)
+		lazy->scan_error = -EFSCORRUPTED;
+	if (lazy->scan_error)
+		return;
+
+	jmap_apply_begin(&lazy->map, tid, blk);
+	for (; blk != end; blk = lazy_next_log_blk(journal, blk))
+		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
+	jmap_apply_end(&lazy->map, end);
+	lazy->scan_start = end;
+}
+
+/*
+ * Keep ready what the tombstone needs.  Its contents come when it is written:
+ * the page cache must not show a commit block that is not on the disk, because
+ * the next mount may read it from there.
+ */
+static int lazy_plan_tombstone(struct jbd2_lazy *lazy, tid_t tid,
+			       unsigned long blk)
+{
+	journal_t *journal = lazy->journal;
+
+	lazy->tombstone = __getblk(journal->j_dev, lazy_phys(lazy, blk),
+				   journal->j_blocksize);
+	if (!lazy->tombstone)
+		return -ENOMEM;
+	lazy->tombstone_tid = tid;
+	lazy->tombstone_blk = blk;
+	return 0;
+}
+
+/* The commit block that uses up its id. */
+static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+	struct buffer_head *bh = lazy->tombstone;
+	struct commit_header *commit = (struct commit_header *)bh->b_data;
+
+	memset(bh->b_data, 0, journal->j_blocksize);
+	commit->h_magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
+	commit->h_blocktype = cpu_to_be32(JBD2_COMMIT_BLOCK);
+	commit->h_sequence = cpu_to_be32(lazy->tombstone_tid);
+	commit->h_commit_sec = cpu_to_be64(ktime_get_real_seconds());
+	commit->h_chksum[0] = cpu_to_be32(jbd2_chksum(journal,
+						      journal->j_csum_seed,
+						      commit,
+						      journal->j_blocksize));
+}
+
+/**
+ * __jbd2_lazy_recovered() - the passes of recovery are over
+ * @journal: the journal
+ * @end_tid: the first transaction that is not in the log
+ * @head: the log block behind the last one
+ *
+ * Return: 0; -EFSCORRUPTED, with a message, if the log cannot be what was
+ * written; -EIO, -ENOMEM.
+ */
+int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
+			  unsigned long head)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	tid_t known;
+	int err;
+
+	if (lazy->scan_error) {
+		pr_err("JBD2: %s: the kept log is damaged\n",
+		       journal->j_devname);
+		return lazy->scan_error;
+	}
+	lazy_marked(journal->j_superblock, &known);
+	if (tid_gt(known, end_tid - 1)) {	/* INV-K11 */
+		pr_err("JBD2: %s: the kept log ends with transaction %u, but %u was committed\n",
+		       journal->j_devname, end_tid - 1, known);
+		return -EFSCORRUPTED;
+	}
+	lazy->rebuilt = lazy->map.nr_live;
+	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u\n",
+		journal->j_devname, lazy->rebuilt, lazy->scanned,
+		be32_to_cpu(journal->j_superblock->s_sequence), end_tid - 1);
+	err = lazy_refresh(lazy);		/* INV-K12 */
+	return err ?: lazy_plan_tombstone(lazy, end_tid, head);
+}
+
+/*
+ * journal_reset() of a log that is kept: the tail stays, the head is behind
+ * the tombstone.
+ */
+int __jbd2_lazy_reset(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned long total = journal->j_last - journal->j_first, used;
+
+	used = lazy->scanned + 1;
+	if (used + 1 >= total) {
+		pr_err("JBD2: %s: the kept log leaves no room\n",
+		       journal->j_devname);
+		return -EFSCORRUPTED;
+	}
+	journal->j_head = lazy_next_log_blk(journal, lazy->tombstone_blk);
+	journal->j_free = total - used;
+	/* j_tail and j_tail_sequence are those of the journal superblock. */
+	journal->j_transaction_sequence = lazy->tombstone_tid + 1;
+	journal->j_commit_sequence = lazy->tombstone_tid;
+	journal->j_commit_request = lazy->tombstone_tid;
+	lazy->sealed = lazy->tombstone_tid;
+	return 0;
+}
+
+/*
+ * Before the first commit writes anything: the tombstone (INV-K10).  The
+ * commit thread, or the thread that unmounts in its place.
+ */
+void __jbd2_lazy_commit_begin(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	struct buffer_head *bh = lazy->tombstone;
+
+	if (!bh || is_journal_aborted(journal))
+		return;
+	lock_buffer(bh);
+	lazy_fill_tombstone(lazy);
+	clear_buffer_dirty(bh);
+	set_buffer_uptodate(bh);
+	get_bh(bh);
+	bh->b_end_io = end_buffer_write_sync;
+	submit_bh(REQ_OP_WRITE | REQ_PREFLUSH | REQ_FUA |
+		  JBD2_JOURNAL_REQ_FLAGS, bh);
+	wait_on_buffer(bh);
+	if (!buffer_uptodate(bh)) {
+		pr_err("JBD2: %s: cannot continue the kept log\n",
+		       journal->j_devname);
+		jbd2_journal_abort(journal, -EIO);
+	}
+	brelse(bh);
+	/* From now on its transaction is in the log. */
+	WRITE_ONCE(lazy->tombstone, NULL);
+}
+
+/* ------------------------------------------------------------------------- */
+/* The journal superblock                                                     */
+
+/*
+ * The journal superblock is about to be written: sign it.
+ *
+ * Called with its buffer locked.
+ */
+void __jbd2_lazy_stamp(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	journal_superblock_t *sb = journal->j_superblock;
+	tid_t known = READ_ONCE(journal->j_commit_sequence);
+
+	/*
+	 * An error: s_sequence and s_start are not touched, and what is called
+	 * committed now may not be in the log.
+	 */
+	if (is_journal_aborted(journal))
+		return;
+	if (READ_ONCE(lazy->tombstone))
+		known = lazy->tombstone_tid - 1;
+	lazy_mark(sb, known);
+
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && sb->s_start)	/* INV-K5 */
+		WARN_ON_ONCE(jmap_live_before(&lazy->map,
+					      be32_to_cpu(sb->s_start)));
+}
+
+/**
+ * __jbd2_lazy_seal() - leave the log to the next mount
+ * @journal: the journal; nothing is committing
+ *
+ * Writes the journal superblock with the present tail, unless nothing was
+ * committed since the last time.  All that was demoted and written home is
+ * made durable first.
+ *
+ * Return: 1 if the log is kept; 0 if it holds nothing that is needed, or the
+ * journal is aborted; an error of the write, and then the journal is aborted.
+ */
+int __jbd2_lazy_seal(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned long block;
+	int ret = 0;
+	tid_t tid;
+
+	mutex_lock_io(&journal->j_checkpoint_mutex);
+	if (is_journal_aborted(journal))
+		goto unlock;
+	ret = 1;
+	if (lazy->recovered && journal->j_superblock->s_start &&
+	    lazy->sealed == journal->j_commit_sequence &&
+	    !READ_ONCE(journal->j_checkpoint_transactions))
+		goto unlock;
+	ret = 0;
+	if (!READ_ONCE(lazy->map.nr_live) &&
+	    !READ_ONCE(journal->j_checkpoint_transactions))
+		goto unlock;
+	/* A file system that is frozen or read-only leaves nothing dirty. */
+	ret = lazy_checkpoint(journal);
+	if (!ret)
+		ret = blkdev_issue_flush(journal->j_fs_dev);
+	if (ret) {
+		jbd2_journal_abort(journal, ret);
+		goto unlock;
+	}
+	if (!jbd2_journal_get_log_tail(journal, &tid, &block)) {
+		/* The map is coarse; the tail never moves back. */
+		tid = journal->j_tail_sequence;
+		block = journal->j_tail;
+	}
+	ret = __jbd2_update_log_tail(journal, tid, block);
+	if (!ret) {
+		lazy->recovered = true;
+		lazy->sealed = journal->j_commit_sequence;
+		ret = 1;
+	}
+unlock:
+	mutex_unlock(&journal->j_checkpoint_mutex);
+	return ret;
+}
+
+/* The journal goes away. */
+void lazy_forget_mount(struct jbd2_lazy *lazy)
+{
+	brelse(lazy->tombstone);
+}

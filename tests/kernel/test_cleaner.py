@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The cleaner makes room in the log before anybody waits for it, and never touches what is being freed."""
+
+import pytest
+
+from harness import Bench, Booted
+from kernel import stress
+from shingle import fs, job
+from shingle.record import counter_changes
+
+pytestmark = pytest.mark.machine
+
+SEED = 31
+LAZY = "journal_lazy"
+CAPACITY_BYTES = 8 << 30
+# Large enough that the reserve is not most of it, small enough to wrap within seconds.
+LAZY_64M = fs.ext4("ext4-lazy-64m", "journal_lazy on a 64 MiB journal", 64, LAZY)
+POLICY = "/sys/fs/ext4/shd0/journal_lazy/policy"
+STATISTICS = ("relogged", "swept", "emergency", "log_used", "log_blocks", "live_blocks")
+
+
+def statistics() -> list[job.Step]:
+    return [stress.statistic(name) for name in STATISTICS]
+
+
+def manifest(name: str) -> job.Step:
+    return job.load("manifest", {"output": f"/run/out/{name}"})
+
+
+def wrap_the_log() -> list[job.Step]:
+    """Cold files once, then trees that come and go: several revolutions of 64 MiB, with many commits."""
+    steps = [job.load("createfiles", {"count": 3000, "seed": SEED, "path": "cold"}), job.sync()]
+    for number in range(12):
+        name = f"files{number}"
+        steps += [job.load("createfiles", {"count": 1500, "seed": number, "path": name}), job.sync(), job.sleep(1)]
+        steps += [job.load("removefiles", {"path": name}), job.sync(), job.sleep(1)]
+    return steps
+
+
+def cleaned(bench: Bench, policy: str, *more: job.Step) -> Booted:
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = [
+        *bench.mounted(
+            formatted,
+            job.write(POLICY, policy),
+            *wrap_the_log(),
+            *more,
+            *statistics(),
+            manifest("ran.txt"),
+            options=LAZY,
+        ),
+        *bench.mounted(formatted, manifest("again.txt"), options=LAZY),
+    ]
+    booted = bench.boot(steps, drive=formatted.file, save=True, seed=SEED)
+    stress.assert_no_complaint(booted)
+    assert booted.text("again.txt") == booted.text("ran.txt")
+    assert len(booted.text("ran.txt").splitlines()) > 3000
+    bench.assert_clean(booted.saved_drive, recover=True)
+    return booted
+
+
+def test_cleaning_by_watermarks_leaves_nothing_to_do_in_an_emergency(bench: Bench) -> None:
+    off = stress.statistics(cleaned(bench, "off"))
+    watermarks = stress.statistics(cleaned(bench, "watermarks"))
+    assert off["relogged"] == off["swept"] == 0 < off["emergency"], off
+    assert watermarks["emergency"] == 0 < watermarks["relogged"] + watermarks["swept"], watermarks
+
+
+def test_the_fixed_policy_only_writes_again(bench: Bench) -> None:
+    fixed = stress.statistics(cleaned(bench, "fixed"))
+    assert fixed["relogged"] > 0 == fixed["swept"], fixed
+
+
+def test_an_idle_disk_is_used_to_make_room(bench: Bench) -> None:
+    booted = cleaned(bench, "watermarks", job.sleep(60))
+    found = stress.statistics(booted)
+    assert found["swept"] > 0, found
+    assert found["log_used"] < 0.6 * found["log_blocks"], found
+
+
+# FIFREEZE and FITHAW.
+FREEZE, THAW = 0xC0045877, 0xC0045878
+
+
+def on_mount_point(request: int) -> job.Step:
+    program = f"import fcntl, os; fcntl.ioctl(os.open('/mnt', os.O_RDONLY), {request:#x}, 0)"
+    return job.run(["/usr/bin/python3", "-c", program])
+
+
+def commits_without_a_pause(count: int) -> list[job.Step]:
+    steps = []
+    for number in range(count):
+        steps += [job.load("createfiles", {"count": 100, "seed": number, "path": f"more{number}"}), job.sync()]
+    return steps
+
+
+def test_a_frozen_file_system_is_left_alone(bench: Bench) -> None:
+    """Though the log is more than half full and the disk idle: what would be cleaned is cleaned after the thaw."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = bench.mounted(
+        formatted,
+        *commits_without_a_pause(82),
+        stress.statistic("swept"),
+        on_mount_point(FREEZE),
+        job.sleep(30),
+        on_mount_point(THAW),
+        job.load("createfiles", {"count": 100, "seed": SEED, "path": "last"}),
+        job.sync(),
+        job.sleep(30),
+        *statistics(),
+        options=LAZY,
+    )
+    booted = bench.boot(steps, drive=formatted.file, save=True, seed=SEED)
+    stress.assert_no_complaint(booted)
+    *_, frozen, thawed = (
+        sum(changed for name, changed in counter_changes(step.before, step.after).items() if "_written_" in name)
+        for step in booted.outcome.steps
+        if step.do == "sleep"
+    )
+    assert frozen == 0 < thawed
+    bench.assert_clean(booted.saved_drive, recover=True)
