@@ -16,32 +16,43 @@ from shingle.machine import Boot
 pytestmark = pytest.mark.machine
 
 LIMIT_S = 120
-TEST = "bands"
 
 
 def findings(text: str) -> dict[str, Any]:
     return {each["key"]: each for each in json.loads(text)["findings"]}
 
 
-def native(bench: Bench) -> dict[str, Any]:
+def native(bench: Bench, test: str) -> dict[str, Any]:
     done = subprocess.run(
-        [bench.built.crates.probe, "simulated", drive.find(PROFILE).path, "--fresh", "--only", TEST, "--json"],
+        [bench.built.crates.probe, "simulated", drive.find(PROFILE).path, "--fresh", "--only", test, "--json"],
         capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return findings(done.stdout)
 
 
-def test_the_probe_finds_the_same_bands_through_a_kernel(bench: Bench) -> None:
+def compare(bench: Bench, test: str, *keys: str) -> dict[str, Any]:
     empty = bench.empty(capacity_bytes=drive.capacity_of(drive.find(PROFILE)))
     probe = bench.built.crates.probe
-    argv = [f"{job.OUT}/{probe.name}", "disk", "/dev/shd0", "--destructive", "/dev/shd0", "--only", TEST, "--json"]
+    argv = [f"{job.OUT}/{probe.name}", "disk", "/dev/shd0", "--destructive", "/dev/shd0", "--only", test, "--json"]
     run = bench.boot([job.run(argv, stdout="probe.json")], drive=empty, boot=Boot(steps=(), files=(probe,)))
-    found, expected = findings(run.text("probe.json")), native(bench)
-    assert found["kind"]["value"] == expected["kind"]["value"] == "drive-managed SMR"
-    assert found["cleaning.order"]["value"] == "oldest first"
-    for key in ("band.outer", "band.middle", "band.inner", "platters.spindle", "translation.idle", "seek.mean"):
+    found, expected = findings(run.text("probe.json")), native(bench, test)
+    for key in ("platters.spindle", "seek.mean", *keys):
         assert found[key]["value"] == pytest.approx(expected[key]["value"], rel=0.05), key
+    return found
+
+
+def test_the_probe_finds_the_same_through_a_kernel(bench: Bench) -> None:
+    found = compare(bench, "cleaning", "translation.idle", "translation.clean_slice")
+    assert found["kind.writes"]["value"] == "to a log"
+    assert found["cleaning.idle"]["value"] == "yes"
+
+
+@pytest.mark.long
+def test_the_probe_finds_the_same_bands_through_a_kernel(bench: Bench) -> None:
+    found = compare(bench, "bands", "band.outer", "band.middle", "band.inner", "translation.idle")
+    assert found["kind"]["value"] == "drive-managed SMR"
+    assert found["cleaning.order"]["value"] == "oldest first"
 
 
 def test_a_disk_that_is_in_use_is_not_probed(bench: Bench) -> None:

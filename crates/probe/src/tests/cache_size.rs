@@ -391,6 +391,9 @@ fn around(s: &mut Session<'_>, key: &str, what: &str) -> Result<(), Stop> {
     s.flush()?;
     let mut times = vec![0.0; 1];
     let mut usual_ms = STALL_MS;
+    // Reading a band: to clean one takes longer.
+    let bands = s.known.bands.first();
+    let band_ms = bands.map(|(place, band, _)| band / 1000.0 / s.known.mechanics.rate(*place));
     let mut full = None;
     while full.is_none() && (times.len() as u64) * BYTES_WRITE < BYTES_MOST {
         s.shuffle(&mut pieces);
@@ -403,7 +406,10 @@ fn around(s: &mut Session<'_>, key: &str, what: &str) -> Result<(), Stop> {
             if n > AROUND_FIRST {
                 let late = |ms: &&f64| **ms > 2.0 * usual_ms;
                 let last = &times[n - AROUND_LAST..];
-                if last.iter().filter(late).count() >= AROUND_LATE {
+                // It frees the way slice by slice, or waits for all of a band.
+                let whole =
+                    band_ms.is_some_and(|band_ms| times[n - 1] > band_ms.max(2.0 * usual_ms));
+                if whole || last.iter().filter(late).count() >= AROUND_LATE {
                     let first = last.iter().position(|ms| late(&ms)).unwrap_or(0);
                     full = Some(n - AROUND_LAST + first);
                     break;
@@ -423,8 +429,8 @@ fn around(s: &mut Session<'_>, key: &str, what: &str) -> Result<(), Stop> {
         return Ok(());
     };
     let how = format!(
-        "a piece of 1 MiB, then {} others again and again, until one had to wait for more than {:.0} ms: a ring, whose oldest \
-         entry was still of use",
+        "a piece of 1 MiB, then {} others again and again, until some had to wait for more than {:.0} ms, or one for a band: a \
+         ring, whose oldest entry was still of use",
         pieces.len(),
         2.0 * usual_ms
     );
