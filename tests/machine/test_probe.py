@@ -43,9 +43,9 @@ def compare(bench: Bench, test: str, *keys: str) -> dict[str, Any]:
 
 
 def test_the_probe_finds_the_same_through_a_kernel(bench: Bench) -> None:
-    found = compare(bench, "cleaning", "translation.idle", "translation.clean_slice")
+    found = compare(bench, "cache-place")
     assert found["kind.writes"]["value"] == "to a log"
-    assert found["cleaning.idle"]["value"] == "yes"
+    assert found["cache.place"]["value"] == "outer diameter"
 
 
 @pytest.mark.long
