@@ -81,9 +81,13 @@ def rust_version() -> str:
 
 def crates_key() -> str:
     key = ContentKey(f"crates {_RECIPE_VERSION}").text("rustc", rust_version())
+    return key.tree(ROOT, _crate_sources()).hexdigest()
+
+
+def _crate_sources() -> list[Path]:
     names = ("Cargo.toml", "Cargo.lock", "machine/arch/um/drivers/shingle_drive_abi.h")
     sources = [ROOT / name for name in names if (ROOT / name).exists()]
-    return key.tree(ROOT, [*sources, *files_below(ROOT / "crates")]).hexdigest()
+    return [*sources, *files_below(ROOT / "crates"), *files_below(ROOT / "drives")]  # the probe holds profiles
 
 
 def cargo_environment() -> dict[str, str]:
@@ -93,6 +97,25 @@ def cargo_environment() -> dict[str, str]:
     return os.environ | plain | {"CARGO_TARGET_DIR": str(cache() / "cargo"), "CARGO_TERM_COLOR": "never"}
 
 
+@contextlib.contextmanager
+def cargo() -> Iterator[dict[str, str]]:
+    """The environment for cargo on our workspace, and the lock that keeps other clones' cargo away meanwhile.
+
+    To cargo the packages of all clones are the same and the newer time stamp wins: what another clone has built, or an
+    older commit of this one, must not look newer than our sources.
+    """
+    with locked("crates"):
+        environment = cargo_environment()
+        built = Path(environment["CARGO_TARGET_DIR"]) / "built-from"
+        ours = f"{ROOT} {crates_key()}"
+        if not built.exists() or built.read_text() != ours:
+            for path in _crate_sources():
+                os.utime(path)
+            built.parent.mkdir(parents=True, exist_ok=True)
+            built.write_text(ours)
+        yield environment
+
+
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     programs = ("shingle-drive", "guest", "load")
@@ -100,15 +123,10 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
     if stored.exists():
         used(stored)
         return crates
-    with locked("crates"), progress.task("building the drive and the guest's programs"):
+    with cargo() as environment, progress.task("building the drive and the guest's programs"):
         if stored.exists():
             return crates
-        environment = cargo_environment()
         target = Path(environment["CARGO_TARGET_DIR"])
-        # To cargo the packages of all clones are the same, and the newer time stamp wins: what another clone has built
-        # must not look newer than our sources.
-        for path in files_below(ROOT / "crates"):
-            os.utime(path)
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
             [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe"],

@@ -10,9 +10,10 @@ LIMIT_S = 1500
 
 
 def test_workspace_passes_its_tests() -> None:
-    done = subprocess.run(
-        ["cargo", "test", "--locked", "--workspace", "--quiet"],
-        cwd=ROOT, env=build.cargo_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+    with build.cargo() as environment:
+        done = subprocess.run(
+            ["cargo", "test", "--locked", "--workspace", "--quiet"],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
     assert "test result: ok" in done.stdout

@@ -14,9 +14,10 @@ LIMIT_S = 900
 
 
 def run(*argv: str) -> None:
-    done = subprocess.run(
-        argv, cwd=ROOT, env=build.cargo_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    with build.cargo() as environment:
+        done = subprocess.run(
+            argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
     assert done.returncode == 0, f"$ {' '.join(argv)}\n{done.stdout[-6000:]}{done.stderr[-6000:]}"
 
 
