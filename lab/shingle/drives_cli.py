@@ -156,5 +156,6 @@ def _tool(*arguments: str | Path) -> None:
     with process.started([_crates().tool, *arguments], stderr=-1) as running:
         _, said = running.communicate(timeout=_LIMIT_S)
     if running.returncode != 0:
-        last = said.decode(errors="replace").strip().splitlines()
-        raise Failure(last[-1].removeprefix("shingle-drive: ") if last else f"shingle-drive {arguments[0]} failed.")
+        lines = said.decode(errors="replace").strip().splitlines() or [f"shingle-drive {arguments[0]} failed."]
+        usage = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        raise Failure(usage[0] if usage else lines[-1].removeprefix("shingle-drive: "), status=2 if usage else 1)
