@@ -51,16 +51,6 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
     assert "Did you mean wd5000ys?" in str(answered.exception)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "said"),
-    [("--range", "512P", "expected a size such as"), ("--block", "0", "expected a multiple of 512 bytes")],
-)
-def test_a_wrong_size_is_answered_with_what_was_expected(option: str, value: str, said: str) -> None:
-    answered = CliRunner().invoke(drives, ["load", "wd5000ys", "--op", "randwrite", option, value])
-    assert isinstance(answered.exception, Failure)
-    assert said in str(answered.exception)
-
-
 def test_the_example_of_the_trace_format_is_what_the_reader_reads() -> None:
     text = (ROOT / "docs/trace-format.md").read_text()
     dump = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)$", text, re.MULTILINE)
