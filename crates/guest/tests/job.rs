@@ -140,7 +140,9 @@ fn background_steps_repeat_until_stopped() {
     });
     assert!(ran.success, "{:?}", ran.lines);
     assert!(ran.steps().nth(2).unwrap()["rounds"].as_u64().unwrap() > 3);
-    assert_eq!(ran.steps().nth(3).unwrap()["text"], "x");
+    // Empty if the last round was stopped between truncating the file and writing to it.
+    let text = &ran.steps().nth(3).unwrap()["text"];
+    assert!(text == "x" || text == "", "{text}");
 }
 
 #[test]
