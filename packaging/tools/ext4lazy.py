@@ -58,13 +58,11 @@ class Failure(Exception):
 # --- Stock programs -----------------------------------------------------------
 
 
-def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False) -> str:
-    """What a stock program prints; `show` passes it on to the user as it comes."""
-    environment = os.environ | {"LC_ALL": "C", "PATH": f"/usr/sbin:/sbin:{os.environ.get('PATH', '/usr/bin:/bin')}"}
-    command = [str(one) for one in argv]
+def _run(argv: Sequence[str | Path], *, show: bool = False) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
     try:
-        done = subprocess.run(
-            command,
+        return subprocess.run(
+            [str(one) for one in argv],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=None if show else subprocess.PIPE,
@@ -74,11 +72,16 @@ def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool 
             check=False,
         )
     except FileNotFoundError:
-        raise Failure(f"{command[0]} is not installed.") from None
+        raise Failure(f"{argv[0]} is not installed.") from None
+
+
+def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False) -> str:
+    """What a stock program prints; `show` passes it on to the user as it comes."""
+    done = _run(argv, show=show)
     output = done.stdout or ""
     if done.returncode not in accept:
-        last = f": {output.strip().splitlines()[-1]}" if output.strip() else ""
-        raise Failure(f"{' '.join(command)} ended with status {done.returncode}{last.rstrip('.')}")
+        last = f": {output.strip().splitlines()[-1].rstrip('.')}" if output.strip() else ""
+        raise Failure(f"{' '.join(map(str, argv))} ended with status {done.returncode}{last}.")
     return output
 
 
@@ -201,13 +204,11 @@ class Volume:
 
 
 def read_volume(path: Path) -> Volume:
-    if not path.exists():
-        raise Failure(f"{path} does not exist.")
     try:
         said = run(["dumpe2fs", "-h", path])
     except Failure as failure:
-        raise Failure(f"{path}: dumpe2fs finds no ext4 there ({failure}).") from None
-    header = {}
+        raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
+    header: dict[str, str] = {}
     for line in said.splitlines():
         key, colon, value = line.partition(":")
         if colon:
@@ -236,7 +237,7 @@ def _devices_of(path: Path) -> set[str]:
     found = set()
     for backing in SYSFS.glob("block/loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
-            if os.path.samefile(backing.read_text().strip(), path):
+            if path.samefile(backing.read_text().strip()):
                 found.add((backing.parents[1] / "dev").read_text().strip())
     return found
 
@@ -263,18 +264,22 @@ def refuse_in_use(path: Path, what: str) -> None:
             raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
 
 
+def _statistics_folder(mount: Mount) -> Path | None:
+    name = (SYSFS / "dev/block" / mount.device).resolve().name
+    folders = [SYSFS / "fs" / kind / name / "journal_lazy" for kind in ("ext4lazy", "ext4")]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
 def statistics_of(mount: Mount) -> dict[str, str] | None:
     """What the kernel says in journal_lazy/ of a mounted volume; None if it is not mounted with the option."""
-    name = os.path.basename(os.path.realpath(SYSFS / "dev/block" / mount.device))
-    for kind in ("ext4lazy", "ext4"):
-        folder = SYSFS / "fs" / kind / name / "journal_lazy"
-        if folder.is_dir():
-            found = {}
-            for path in sorted(folder.iterdir()):
-                with contextlib.suppress(OSError):
-                    found[path.name] = path.read_text().strip()
-            return found
-    return None
+    folder = _statistics_folder(mount)
+    if folder is None:
+        return None
+    found = {}
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError):
+            found[path.name] = path.read_text().strip()
+    return found
 
 
 # --- The disk ---------------------------------------------------------------------
@@ -488,7 +493,7 @@ def _do(path: Path, step: Step) -> None:
         run(step.argv, accept=step.accept, show=True)
     except Failure as failure:
         hint = "; run e2fsck -f by hand, then convert again" if step.argv[0] == "e2fsck" else ""
-        raise Failure(f"{failure}{hint}.") from None
+        raise Failure(f"{str(failure).rstrip('.')}{hint}.") from None
 
 
 # --- status ---------------------------------------------------------------------
@@ -657,12 +662,7 @@ def check(path: Path, scratch: Path) -> int:
     """Replays and checks a copy; the volume itself is only read."""
     mount = mounted(path)
     if mount is not None:
-        folder = statistics_of(mount)
-        offered = folder is not None and "scrub" in folder
-        tail = "" if offered else " (and this kernel offers no scrub of a log in use)"
-        if offered:
-            return _scrub(mount)
-        raise Failure(f"{path} is mounted on {mount.directory}: checking needs it unmounted{tail}.")
+        return _scrub(path, mount)
     refuse_in_use(path, "checking")
     volume = read_volume(path)
     with contextlib.ExitStack() as stack:
@@ -673,12 +673,7 @@ def check(path: Path, scratch: Path) -> int:
             run(["e2fsck", "-p", "-E", "journal_only", copy], accept=(0, 1))
         elif volume.external_journal is not None and "needs_recovery" in volume.features:
             raise Failure(f"{path} has its log on another device: drain it, then run e2fsck -f.")
-        environment = os.environ | {"LC_ALL": "C", "PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
-        done = subprocess.run(
-            ["e2fsck", "-f", "-n", str(copy)],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", check=False,
-        )  # fmt: skip
+        done = _run(["e2fsck", "-f", "-n", copy])
         if done.returncode == 0:
             print(f"{path}: no errors, with its log replayed.")
             return OK
@@ -689,13 +684,15 @@ def check(path: Path, scratch: Path) -> int:
         return DAMAGED
 
 
-def _scrub(mount: Mount) -> int:
-    name = os.path.basename(os.path.realpath(SYSFS / "dev/block" / mount.device))
-    for kind in ("ext4lazy", "ext4"):
-        file = SYSFS / "fs" / kind / name / "journal_lazy" / "scrub"
-        if file.exists():
-            file.write_text("1\n")
-            print(f"{mount.directory}: the kernel reads its whole log again; it says in its log what it finds.")
+def _scrub(path: Path, mount: Mount) -> int:
+    """A log in use is the kernel's to check, if it can."""
+    folder = _statistics_folder(mount)
+    if folder is None or not (folder / "scrub").exists():
+        raise Failure(
+            f"{path} is mounted on {mount.directory}: checking needs it unmounted (this kernel offers no scrub)."
+        )
+    (folder / "scrub").write_text("1\n")
+    print(f"{mount.directory}: the kernel reads its whole log again; it says in its messages what it finds.")
     return OK
 
 
@@ -769,7 +766,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "256 MiB to 10 GiB)"}  # fmt: skip
     command("advise", "Say what journal_lazy needs that the volume lacks, and how long converting takes. Only reads.") \
         .add_argument("--journal-mib", **size)  # type: ignore[arg-type]  # fmt: skip
-    changing = command("convert", "Make a volume ready for journal_lazy. It must not be mounted; run again, it goes on.")
+    changing = command(
+        "convert", "Make a volume ready for journal_lazy. It must not be mounted; run again, it goes on."
+    )
     changing.add_argument("--journal-mib", **size)  # type: ignore[arg-type]
     changing.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
     showing = command("status", "Show the log: how much is used, what of it is needed, how long a replay takes.")
@@ -777,9 +776,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     showing.add_argument("--json", action="store_true", help="one JSON object")
     command("drain", "Send everything home and leave the log empty: plain ext4 for every program.")
     checking = command("check", "Replay the log in a copy and run e2fsck on it. The volume is only read.")
-    checking.add_argument("--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes")
+    checking.add_argument(
+        "--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes"
+    )
     asked = parser.parse_args(arguments)
     try:
+        if not asked.device.exists():
+            raise Failure(f"{asked.device} does not exist.")
         if asked.command == "advise":
             return advise(asked.device, asked.journal_mib)
         if asked.command == "convert":

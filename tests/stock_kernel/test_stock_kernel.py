@@ -53,7 +53,7 @@ def dumped(disk: Path, workshop: Path) -> list[tuple[str, ...]]:
     listing = workshop / f"{disk.stem}.list"
     load = build.build_crates().load
     subprocess.run(
-        [load, "run", "manifest", "--dir", out / "mix", "--set", "directory_sizes=false", "--set", f'output="{listing}"'],
+        [*(load, "run", "manifest", "--dir"), out / "mix", "--set", f'output="{listing}"'],
         capture_output=True, check=True,
     )  # fmt: skip
     return sorted(map(entry, listing.read_text().splitlines()))
@@ -67,7 +67,9 @@ def no_trouble(booted: Booted) -> None:
 def test_the_kernel_is_debian_s_own(kernel: Kernel, module: Module) -> None:
     """Nothing of ours is in it, and its own ext4 is another module."""
     assert kernel.name.startswith(f"{stock_kernel.pinned()}+deb")
-    vermagic = subprocess.run(["/sbin/modinfo", "-F", "vermagic", module.ko], capture_output=True, text=True, check=True)
+    vermagic = subprocess.run(
+        ["/sbin/modinfo", "-F", "vermagic", module.ko], capture_output=True, text=True, check=True
+    )
     assert vermagic.stdout.split()[0] == kernel.name
     aliases = subprocess.run(["/sbin/modinfo", "-F", "alias", module.ko], capture_output=True, text=True, check=True)
     assert aliases.stdout.split() == ["fs-ext4lazy"]
@@ -192,7 +194,9 @@ def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Gues
     disk.unlink()
 
     # The host: the tool on a copy, then e2fsck for good, then the data.
-    checked = subprocess.run([TOOL, "check", "--scratch", workshop, by_e2fsck], capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        [TOOL, "check", "--scratch", workshop, by_e2fsck], capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     replayed = subprocess.run(["/sbin/e2fsck", "-f", "-p", by_e2fsck], capture_output=True, text=True, check=False)
     assert replayed.returncode in (0, 1), replayed.stdout
