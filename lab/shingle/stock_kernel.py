@@ -42,7 +42,8 @@ _MODULES = (
 )  # fmt: skip
 _PROGRAMS = (
     "/bin/dash", "/bin/mount", "/bin/umount", "/sbin/losetup", "/sbin/dmsetup", "/sbin/fsck", "/sbin/blkid",
-    "/sbin/blockdev", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs", "/sbin/debugfs", "/usr/bin/python3",
+    "/sbin/blockdev", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs", "/sbin/debugfs",
+    "/usr/bin/python3",
 )  # fmt: skip
 
 
