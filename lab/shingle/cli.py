@@ -22,6 +22,7 @@ from shingle import (
     drive,
     drives_cli,
     experiment,
+    lazy_cli,
     machine,
     probe,
     process,
@@ -260,6 +261,7 @@ def test_command(sanitize: bool, stock_kernel: bool, names: tuple[str, ...]) -> 
 
 cli.add_command(drives_cli.drives)
 cli.add_command(drives_cli.replay)
+cli.add_command(lazy_cli.lazy)
 
 
 @cli.command("workloads", epilog=_examples("workloads", "workloads Postmark"))
