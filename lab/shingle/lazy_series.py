@@ -21,7 +21,7 @@ from shingle import build, drive, job, kernel_tree, machine, process
 from shingle import fs as file_systems
 from shingle.failure import Failure
 from shingle.machine import Boot
-from shingle.paths import BUILD, ROOT, run_directory
+from shingle.paths import BUILD, ROOT, locked, run_directory
 from shingle.progress import SILENT, Progress
 
 PATCHES = ROOT / "kernel/patches"
@@ -86,7 +86,8 @@ def pristine(names: set[str], target: Path) -> None:
     key = build.source_key()
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, key):
-        kernel_tree.unpack(build.kernel_source(), tree, key)
+        with locked("kernel"):
+            kernel_tree.unpack(build.kernel_source(), tree, key)
     for name in sorted(names):
         kept = tree / ".shingle/pristine" / name
         source = kept if kept.exists() else tree / name
