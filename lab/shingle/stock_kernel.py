@@ -11,7 +11,6 @@ is installed on the host.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import lzma
 import os
@@ -67,19 +66,22 @@ class Kernel:
         return self.folder / "lib/modules" / self.name
 
 
-def pinned() -> str:
-    return (ROOT / "kernel/UPSTREAM").read_text().strip()
+def version() -> str:
+    """That of the installed kernel source, of which the package is made."""
+    name = KERNEL_SOURCE.name.partition(".tar")[0]
+    said = process.run(["dpkg-query", "-W", "-f", "${Version}", name], what=f"dpkg-query -W {name}", limit_s=60)
+    return said.partition("-")[0]
 
 
 def kernel(progress: Progress = SILENT) -> Kernel:
     """Debian's kernel of the version that the package is made from."""
-    version = pinned()
-    listed = process.run(
-        ["apt-cache", "pkgnames", f"linux-image-{version}+deb"], what="apt-cache pkgnames", limit_s=60
-    ).split()
+    prefix = f"linux-image-{version()}+deb"
+    listed = process.run(["apt-cache", "pkgnames", prefix], what="apt-cache pkgnames", limit_s=60).split()
     names = sorted(name for name in listed if re.fullmatch(r"linux-image-[0-9.]+\+deb[0-9]+-amd64", name))
     if not names:
-        raise Failure(f"apt knows no kernel image of Linux {version}: expected linux-image-{version}+debNN-amd64.")
+        raise Failure(
+            f"apt knows no {prefix}NN-amd64: expected the kernel of the installed source; try apt-get update."
+        )
     name = names[-1].removeprefix("linux-image-")
     folder = cache() / "stock-kernels" / name
     with locked("stock-kernel"):
@@ -151,7 +153,8 @@ def packages(out: Path) -> list[Path]:
 
 def _key(chosen: Kernel) -> str:
     key = ContentKey("ext4lazy 1").file("source", KERNEL_SOURCE).text("kernel", chosen.name)
-    return key.tree(ROOT, [*files_below(PACKAGING), *files_below(ROOT / "kernel")]).hexdigest()
+    sources = [*files_below(PACKAGING), *files_below(ROOT / "kernel")]
+    return key.tree(ROOT, [path for path in sources if path.suffix != ".md"]).hexdigest()
 
 
 def module(chosen: Kernel, progress: Progress = SILENT) -> Module:
@@ -184,7 +187,8 @@ def _build(chosen: Kernel, folder: Path) -> None:
         raise Failure(f"dkms left {len(built)} modules: expected one.", detail=log.splitlines()[-25:])
     shutil.copy(built[0], folder / "ext4lazy.ko")
     shutil.rmtree(folder / "dkms")
-    shutil.rmtree(folder / "packages" / "ext4lazy-0.1", ignore_errors=True)
+    for staged in (folder / "packages").glob("ext4lazy-*/"):
+        shutil.rmtree(staged)
 
 
 def dkms(
@@ -425,8 +429,8 @@ def _take_python(tool: Path, root: Path) -> None:
     for name in json.loads(asked.splitlines()[-1]):
         path = Path(name)
         _copy(path, root)
-        with contextlib.suppress(FileNotFoundError):
-            _copy(path.parent / "__pycache__" / f"{path.stem}.cpython-311.pyc", root)
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.cpython-*.pyc"):
+            _copy(compiled, root)
 
 
 def _archive(files: dict[str, bytes]) -> bytes:

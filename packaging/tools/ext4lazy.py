@@ -205,7 +205,8 @@ class Volume:
 
 def read_volume(path: Path) -> Volume:
     try:
-        said = run(["dumpe2fs", "-h", path])
+        # 1: the volume is described, but its journal could not be; a conversion that was cut off can leave that.
+        said = run(["dumpe2fs", "-h", path], accept=(0, 1))
     except Failure as failure:
         raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
     header: dict[str, str] = {}
@@ -385,14 +386,12 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
     once = check_s(volume, directories, speed)
     check = Step("check", ("e2fsck", "-f", "-p", path), (0, 1), once)
     if "metadata_csum" not in volume.features:
-        # Every block of metadata is read and written.
+        # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
         steps.append(Step("metadata checksums", ("tune2fs", "-O", "metadata_csum", path), (0,), 3 * once))
     if "fast_commit" in volume.features:
         steps.append(Step("no fast commit", ("tune2fs", "-O", "^fast_commit", path), (0,)))
     if volume.external_journal is None:
-        present = 0
-        if volume.has_journal:
-            present = journal_bytes(volume)
+        present = journal_bytes(volume)
         if volume.has_journal and present < journal:
             steps.append(Step("the small journal goes", ("tune2fs", "-O", "^has_journal", path), (0,)))
         if present < journal:
@@ -406,13 +405,14 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
 
 
 def journal_bytes(volume: Volume) -> int:
+    """0 if dumpe2fs does not say: there is none, or it cannot be read."""
     if "Total journal blocks" in volume.header:
         return volume.number("Total journal blocks") * volume.block_size
-    said = volume.header.get("Total journal size") or volume.header.get("Journal size") or ""
-    match = re.fullmatch(r"(\d+)([KMG]?)", said)
+    said = volume.header.get("Total journal size") or volume.header.get("Journal size") or "0"
+    match = re.fullmatch(r"(\d+)([KMGkmg]?)", said)
     if match is None:
-        raise Failure(f"{volume.path}: dumpe2fs does not say how large the journal is.")
-    return int(match[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[match[2]]
+        raise Failure(f"{volume.path}: dumpe2fs says {said!r} of the journal: expected its size.")
+    return int(match[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[match[2].upper()]
 
 
 def advise(path: Path, journal_mib: int | None) -> int:
@@ -473,7 +473,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
         if steps[0] == last:
             raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
         last = steps[0]
-        free = volume.number("Free blocks") * volume.block_size + (journal_bytes(volume) if volume.has_journal else 0)
+        free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
         if any(step.argv[1] == "-J" for step in steps) and journal > free:
             raise Failure(f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal.")
         _do(path, last)
@@ -727,7 +727,7 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
     if os.geteuid() != 0:
         raise Failure(f"checking {volume.path} needs root, for a snapshot of the device.")
     # What a replay writes is at most the journal; the check itself writes nothing.
-    room = (journal_bytes(volume) if volume.has_journal else 0) * 5 // 4 + 64 * MIB
+    room = journal_bytes(volume) * 5 // 4 + 64 * MIB
     free = shutil.disk_usage(folder).free
     if free < room:
         raise Failure(
@@ -742,7 +742,14 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         loop = run(["losetup", "--find", "--show", changes]).strip()
         stack.callback(run, ["losetup", "--detach", loop])
-        run(["dmsetup", "create", name, "--table", f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"])
+        table = f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"
+        try:
+            run(["dmsetup", "create", name, "--table", table])
+        except Failure as failure:
+            raise Failure(
+                f"the kernel makes no snapshot of {volume.path} ({str(failure).rstrip('.')}):"
+                " expected device-mapper with the target snapshot, and dmsetup."
+            ) from None
         stack.callback(run, ["dmsetup", "remove", "--retry", name])
         run(["dmsetup", "mknodes", name])
         yield Path("/dev/mapper") / name

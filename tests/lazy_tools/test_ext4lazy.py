@@ -293,6 +293,16 @@ def test_convert_goes_on_where_it_was_cut_off(folder: Path, command: int, when: 
     assert_converted(volume)
 
 
+def test_convert_goes_on_where_tune2fs_was_cut_off_inside_a_command(folder: Path) -> None:
+    """The journal's inode is gone and the flag still there: dumpe2fs is at a loss, e2fsck is not."""
+    volume = convertible(folder)
+    volumes.change(volume, ["sif <8> blocks 0", "sif <8> size 0", *(f"sif <8> block[{n}] 0" for n in range(15))])
+    assert "journal" in ext4lazy("status", volume).stderr
+    said = ext4lazy("convert", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert_converted(volume)
+
+
 def test_convert_takes_a_kept_log_home_first(folder: Path) -> None:
     volume = kept(folder)
     said = ext4lazy("convert", "--journal-mib", "6", volume.path)
