@@ -14,6 +14,7 @@ from harness import Bench
 from shingle.paths import run_directory
 
 LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
+STOCK_KERNEL = os.environ.get("SHINGLE_STOCK_KERNEL") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -23,7 +24,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         asked_for = [item for item in items if "every_drive" not in item.keywords]
         config.hook.pytest_deselected(items=[item for item in items if "every_drive" in item.keywords])
         items[:] = asked_for
+    stock = pytest.mark.skip(reason="downloads a kernel: only with `./shingle test --stock-kernel`")
     for item in items:
+        if "stock_kernel" in item.keywords and not STOCK_KERNEL:
+            item.add_marker(stock)
         if "long" in item.keywords and not LONG:
             item.add_marker(skip)
 

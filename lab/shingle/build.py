@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,11 +179,16 @@ def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
     overlay["arch/um/drivers/shingle_model.o_shipped"] = crates.drive_object
     patches = [
         *sorted((ROOT / "machine/patches").glob("*.patch")),
-        *sorted((ROOT / "kernel/patches").glob("*.patch")),
+        *(path for path in sorted((ROOT / "kernel/patches").glob("*.patch")) if _is_code(path)),
     ]
     if mutant is not None:
         patches.append(mutants()[mutant])
     return kernel_tree.Recipe(overlay, tuple(patches))
+
+
+def _is_code(patch: Path) -> bool:
+    """A word in the documentation builds no kernel anew."""
+    return any(not name.startswith("Documentation/") for name in kernel_tree.touched_by(patch.read_text()))
 
 
 def _split(variant: str) -> tuple[str, str | None]:
@@ -215,13 +221,18 @@ def compiler_version() -> str:
 
 
 def kernel_key(variant: str, crates: Crates) -> str:
+    return _kernel_key(recipe(variant, crates), [path.read_text() for path in fragments(variant)])
+
+
+def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str]) -> str:
     """The key of a kernel: source, our files, patches in order, configuration, compiler."""
-    made_of = recipe(variant, crates)
     key = ContentKey(f"kernel {_RECIPE_VERSION}").text("source", source_key()).text("gcc", compiler_version())
     for name, path in sorted(made_of.overlay.items()):
         key.file(name, path)
-    for number, path in enumerate([*made_of.patches, *fragments(variant)]):
+    for number, path in enumerate(made_of.patches):
         key.file(str(number), path)
+    for number, text in enumerate(options, len(made_of.patches)):
+        key.text(str(number), hashlib.sha256(text.encode()).hexdigest())
     return key.hexdigest()
 
 
@@ -238,12 +249,20 @@ def machine_key(crates: Crates) -> str:
 
 
 def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -> Kernel:
-    key = kernel_key(variant, crates)
+    options = [path.read_text() for path in fragments(variant)]
+    return build_recipe(variant, _split(variant)[0], recipe(variant, crates), options, progress=progress)
+
+
+def build_recipe(
+    name: str, base: str, made_of: kernel_tree.Recipe, options: Sequence[str], *, progress: Progress = SILENT
+) -> Kernel:
+    """The kernel of a recipe, configured with these fragments; its objects lie with those of the variant `base`."""
+    key = _kernel_key(made_of, options)
     stored = cache() / "kernels" / key
     if not stored.exists():
         with locked("kernel"):
             if not stored.exists():
-                _build_kernel(variant, recipe(variant, crates), stored, progress)
+                _build_kernel(name, base, made_of, options, stored, progress)
     used(stored)
     version = (stored / "version").read_text().strip()
     if version != pinned_version():
@@ -251,17 +270,17 @@ def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -
     return Kernel(stored / "linux", stored / "config", version, key)
 
 
-def _build_kernel(variant: str, made_of: kernel_tree.Recipe, stored: Path, progress: Progress) -> None:
+def _build_kernel(
+    variant: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
+) -> None:
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, source_key()):
         with progress.task("unpacking the kernel source"):
             kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
     kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
-    base, _ = _split(variant)
     out = BUILD / base
     out.mkdir(parents=True, exist_ok=True)
-    texts = [path.read_text() for path in fragments(variant)]
     allconfig = out / "requested.config"
     allconfig.write_text("\n".join(texts))
     log = BUILD / f"{base}.log"

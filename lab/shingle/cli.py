@@ -22,6 +22,7 @@ from shingle import (
     drive,
     drives_cli,
     experiment,
+    lazy_cli,
     machine,
     probe,
     process,
@@ -248,17 +249,19 @@ def _phase_times(result: Result) -> list[tuple[str, float, float]]:
 
 @cli.command("test", epilog=_examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
 @click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
+@click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
 @click.argument("names", nargs=-1)
-def test_command(sanitize: bool, names: tuple[str, ...]) -> None:
+def test_command(sanitize: bool, stock_kernel: bool, names: tuple[str, ...]) -> None:
     """Check everything: style, types, units, the machine, the kernel.
 
     NAMES picks test files by a part of their name; what begins with a dash goes to pytest.
     """
-    sys.exit(tests.main(names, sanitize=sanitize))
+    sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel))
 
 
 cli.add_command(drives_cli.drives)
 cli.add_command(drives_cli.replay)
+cli.add_command(lazy_cli.lazy)
 
 
 @cli.command("workloads", epilog=_examples("workloads", "workloads Postmark"))

@@ -67,3 +67,12 @@ def test_once_set_up_it_installs_nothing(tmp_path: Path) -> None:
     assert entered.returncode == 0
     assert "ext4-lazy" in entered.stdout
     assert entered.stderr == ""
+
+
+def test_what_the_stock_kernel_needs_is_asked_for_only_then(tmp_path: Path) -> None:
+    without(tmp_path, "qemu-system-x86", "dkms")
+    program(tmp_path, "id", "echo 1000")
+    assert enter(tmp_path, "drives").returncode == 0
+    entered = enter(tmp_path, "test", "--stock-kernel")
+    assert entered.returncode == 2
+    assert entered.stderr.splitlines()[-1] == "shingle: apt-get install --no-install-recommends dkms qemu-system-x86"

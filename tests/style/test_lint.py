@@ -9,7 +9,7 @@ import pytest
 from shingle import build
 from shingle.paths import ROOT
 
-PYTHON = ["lab", "tests", "experiments"]
+PYTHON = ["lab", "tests", "experiments", "packaging"]
 LIMIT_S = 900
 
 
@@ -40,7 +40,9 @@ def test_python_is_formatted() -> None:
 
 
 def test_types_hold() -> None:
-    python("mypy", "--config-file", "lab/pyproject.toml", "--cache-dir", "/dev/null", "-p", "shingle")
+    mypy = ("mypy", "--config-file", "lab/pyproject.toml", "--cache-dir", "/dev/null")
+    python(*mypy, "-p", "shingle")
+    python(*mypy, "packaging/tools/ext4lazy.py", "packaging/dkms/compose.py")
 
 
 def test_rust_is_formatted() -> None:
@@ -53,6 +55,7 @@ def test_clippy_has_nothing_to_say() -> None:
     run("cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings")
 
 
-def test_the_front_door_is_plain_sh() -> None:
-    for script in ("shingle", ".ci/run"):
+def test_scripts_are_plain_sh() -> None:
+    helpers = ("packaging/build", "packaging/tools/mount.ext4lazy", "packaging/tools/fsck.ext4lazy")
+    for script in ("shingle", ".ci/run", *helpers):
         run("sh", "-n", script)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""`./shingle lazy`: what leaves the lab of journal_lazy: packages, patches for review, the owners' program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from shingle import lazy_series, stock_kernel
+from shingle.paths import BUILD, ROOT
+from shingle.progress import Terminal
+
+_PROGRAM = ROOT / "packaging/tools/ext4lazy.py"
+
+out = Console(highlight=False)
+
+
+@click.group("lazy", context_settings={"help_option_names": ["-h", "--help"]})
+def lazy() -> None:
+    """journal_lazy outside the lab: the package, the patches for review, and care of volumes (docs/owners-guide.md)."""
+
+
+def _pass_on(name: str, text: str) -> None:
+    @lazy.command(name, help=text, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: tuple[str, ...]) -> None:
+        sys.exit(subprocess.run(["/usr/bin/python3", "-I", _PROGRAM, name, *arguments], check=False).returncode)
+
+
+for _name, _text in {
+    "advise": "Say what a volume lacks for journal_lazy, and how long converting takes. Only reads.",
+    "convert": "Make a volume ready for journal_lazy; run again, it goes on.",
+    "status": "Show a volume's log: how much is used and needed, and how long a replay takes.",
+    "drain": "Send everything home: plain ext4 for every program.",
+    "check": "Replay the log in a copy and run e2fsck on it.",
+}.items():
+    _pass_on(_name, _text)
+
+
+@lazy.command("package")
+@click.argument("folder", default=BUILD / "packages", type=click.Path(file_okay=False, path_type=Path))
+def package_command(folder: Path) -> None:
+    """Build the Debian packages ext4lazy-dkms and ext4lazy-tools into FOLDER."""
+    with Terminal(Console(stderr=True, highlight=False)) as progress, progress.task("building the packages"):
+        built = stock_kernel.packages(folder)
+    for path in built:
+        out.print(str(path), soft_wrap=True)
+
+
+@lazy.command("series")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--build", "build_each", is_flag=True, help="Also build and boot the kernel after each patch.")
+def series_command(folder: Path, build_each: bool) -> None:
+    """Write journal_lazy to FOLDER as a series of patches for review, for `git am` and `git send-email`."""
+    mails = lazy_series.write(folder)
+    for path in mails:
+        out.print(str(path), soft_wrap=True)
+    if build_each:
+        with Terminal(Console(stderr=True, highlight=False)) as progress:
+            for number in range(1, len(mails) + 1):
+                seconds = lazy_series.build_and_boot(mails[:number], progress)
+                out.print(f"{mails[number - 1].name}: builds, boots and mounts, {seconds:.0f} s", soft_wrap=True)
+
+
+@lazy.command("diffstat")
+def diffstat_command() -> None:
+    """Count the lines that the series changes in existing code, and hold them against the paper's."""
+    totals: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for change in lazy_series.changes():
+        totals[change.kind][0] += change.added
+        totals[change.kind][1] += change.removed
+        if change.kind == "existing":
+            out.print(f"  {change.name:28} {change.added:4} added {change.removed:4} removed", soft_wrap=True)
+    names = {
+        "existing": "existing code",
+        "new": "new files",
+        "new tests": "new unit tests",
+        "build": "Kconfig, Makefile",
+        "documentation": "Documentation",
+    }
+    for kind, name in names.items():
+        added, removed = totals[kind]
+        out.print(f"{name:30} {added:4} added {removed:4} removed", soft_wrap=True)
+    added, removed = totals["existing"]
+    paper = lazy_series.PAPER_CHANGED_LINES
+    out.print(
+        f"Changed lines in existing code: {added + removed}, {(added + removed) / paper:.1f} times"
+        f" the paper's {paper}.",
+        soft_wrap=True,
+    )  # fmt: skip

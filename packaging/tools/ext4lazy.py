@@ -1,0 +1,812 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""ext4lazy: look after ext4 volumes that are mounted with journal_lazy.
+
+One file and the standard library, so that it runs on an owner's machine. All
+that e2fsprogs can do, e2fsprogs does; what is read here by hand is the journal
+superblock, because the marker of journal_lazy is there and no other program
+knows it. The layout is that of fs/jbd2/lazy_mount.c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import random
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+OK, DAMAGED, FAILED = 0, 4, 8  # of the exit status, as fsck(8) has it
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+HOUR_S = 3600.0
+
+JOURNAL_MAGIC = 0xC03B3998
+MARKER_OFFSET = 0xBC
+MARKER_MAGIC = 0x4C5A5931  # "LZY1"
+MARKER_VERSION = 1
+CHECKSUM_OFFSET = 0xFC
+CSUM_V3 = 0x10
+# EXT4_IOC_CHECKPOINT, _IOW('f', 43, __u32)
+IOC_CHECKPOINT = 0x4004662B
+
+# 10 GiB on 8 TB is what the paper and docs/journal-lazy.md measured.
+JOURNAL_SHARE = 800
+JOURNAL_MOST = 10 * GIB
+JOURNAL_LEAST = 256 * MIB
+
+SYSFS = Path("/sys")
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+class Failure(Exception):
+    """Something outside this program is not as expected; the text is the sentence for the user."""
+
+
+# --- Stock programs -----------------------------------------------------------
+
+
+def _run(argv: Sequence[str | Path], *, show: bool = False) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
+    try:
+        return subprocess.run(
+            [str(one) for one in argv],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=None if show else subprocess.PIPE,
+            stderr=None if show else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Failure(f"{argv[0]} is not installed.") from None
+
+
+def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False) -> str:
+    """What a stock program prints; `show` passes it on to the user as it comes."""
+    done = _run(argv, show=show)
+    output = done.stdout or ""
+    if done.returncode not in accept:
+        last = f": {output.strip().splitlines()[-1].rstrip('.')}" if output.strip() else ""
+        raise Failure(f"{' '.join(map(str, argv))} ended with status {done.returncode}{last}.")
+    return output
+
+
+# --- The volume -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JournalSuper:
+    """The journal superblock, as far as it matters here."""
+
+    block_size: int
+    blocks: int
+    first: int
+    sequence: int
+    start: int
+    error: int
+    checksums_v3: bool
+    marked: bool
+
+    @property
+    def state(self) -> str:
+        if self.start == 0:
+            return "empty"
+        return "kept" if self.marked else "stock"
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of jbd2: Castagnoli, seeded with all ones, not inverted at the end."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+def parse_journal_super(data: bytes) -> JournalSuper:
+    """The first 1024 bytes of a journal."""
+    if len(data) < 1024:
+        raise Failure("the journal superblock is cut short: expected 1024 bytes.")
+    magic, kind, _, block_size, blocks, first, sequence, start, error, _, incompat, _ = struct.unpack_from(">12I", data)
+    if magic != JOURNAL_MAGIC or kind not in (3, 4):
+        raise Failure("the journal does not begin with a journal superblock.")
+    v3 = kind == 4 and bool(incompat & CSUM_V3)
+    if v3:
+        blank = data[:CHECKSUM_OFFSET] + bytes(4) + data[CHECKSUM_OFFSET + 4 : 1024]
+        if crc32c(blank) != struct.unpack_from(">I", data, CHECKSUM_OFFSET)[0]:
+            raise Failure("the journal superblock does not fit its checksum; e2fsck can say more.")
+    signature = struct.unpack_from(">4I", data, MARKER_OFFSET)
+    marked = start != 0 and signature == (MARKER_MAGIC, MARKER_VERSION, sequence, start)
+    return JournalSuper(block_size, blocks, first, sequence, start, error, v3, marked)
+
+
+@dataclass(frozen=True)
+class Volume:
+    """An ext4 volume on a block device or in an image file, by what dumpe2fs says of it."""
+
+    path: Path
+    header: dict[str, str]
+
+    @property
+    def features(self) -> set[str]:
+        return set(self.header.get("Filesystem features", "").split())
+
+    def number(self, key: str) -> int:
+        try:
+            return int(self.header[key].split()[0])
+        except (KeyError, ValueError, IndexError):
+            raise Failure(f"{self.path}: dumpe2fs says no {key.lower()}.") from None
+
+    @property
+    def block_size(self) -> int:
+        return self.number("Block size")
+
+    @property
+    def size(self) -> int:
+        return self.number("Block count") * self.block_size
+
+    @property
+    def has_journal(self) -> bool:
+        return "has_journal" in self.features
+
+    @property
+    def external_journal(self) -> str | None:
+        return self.header.get("Journal UUID")
+
+    def journal_super(self) -> JournalSuper:
+        """Read by hand; the volume must have a journal."""
+        if self.external_journal is None:
+            said = run(["debugfs", "-R", "bmap <8> 0", self.path])
+            numbers = re.findall(r"^(\d+)$", said, flags=re.MULTILINE)
+            if len(numbers) != 1:
+                raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
+            device, block = self.path, int(numbers[0])
+        else:
+            found = run(["blkid", "-t", f"UUID={self.external_journal}", "-o", "device"], accept=(0, 2)).split()
+            if not found:
+                raise Failure(f"{self.path}: its journal device, UUID {self.external_journal}, is not here.")
+            # Behind the superblock of the device, which is at byte 1024.
+            device, block = Path(found[0]), 1024 // self.block_size + 1
+        with device.open("rb") as file:
+            file.seek(block * self.block_size)
+            return parse_journal_super(file.read(1024))
+
+    def journal_pieces(self) -> int:
+        """Runs of neighbouring blocks that the journal consists of."""
+        said = run(["debugfs", "-R", "stat <8>", self.path])
+        block = re.compile(r"\((\d+)(?:-(\d+))?\):(\d+)(?:-(\d+))?")
+        end, pieces = -1, 0
+        for match in block.finditer(said):
+            start, last = int(match[3]), int(match[4] or match[3])
+            pieces += start != end + 1
+            end = last
+        return pieces
+
+    def directories(self) -> int:
+        """As the group descriptors count them; no bitmap is read."""
+        said = run(["debugfs", "-c", "-R", "stats", self.path])
+        return sum(int(one) for one in re.findall(r"(\d+) used director", said))
+
+
+def read_volume(path: Path) -> Volume:
+    try:
+        # 1: the volume is described, but its journal could not be; a conversion that was cut off can leave that.
+        said = run(["dumpe2fs", "-h", path], accept=(0, 1))
+    except Failure as failure:
+        raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
+    header: dict[str, str] = {}
+    for line in said.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            header.setdefault(key.strip(), value.strip())
+    if "Block count" not in header:
+        raise Failure(f"{path}: dumpe2fs finds no ext4 there.")
+    return Volume(path, header)
+
+
+# --- Who uses it ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mount:
+    device: str  # major:minor
+    directory: Path
+    kind: str
+    options: str
+
+
+def _devices_of(path: Path) -> set[str]:
+    """The major:minor of a block device, or of the loop devices over an image file."""
+    info = path.stat()
+    if stat.S_ISBLK(info.st_mode):
+        return {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"}
+    found = set()
+    for backing in SYSFS.glob("block/loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if path.samefile(backing.read_text().strip()):
+                found.add((backing.parents[1] / "dev").read_text().strip())
+    return found
+
+
+def mounted(path: Path) -> Mount | None:
+    devices = _devices_of(path)
+    for line in MOUNTINFO.read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if fields[2] in devices:
+            name = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), fields[4])
+            return Mount(fields[2], Path(name), rest[0], f"{fields[5]},{rest[-1]}")
+    return None
+
+
+def refuse_in_use(path: Path, what: str) -> None:
+    mount = mounted(path)
+    if mount is not None:
+        raise Failure(f"{path} is mounted on {mount.directory}: {what} needs it unmounted.")
+    if _devices_of(path) and stat.S_ISBLK(path.stat().st_mode):
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
+
+
+def _statistics_folder(mount: Mount) -> Path | None:
+    name = (SYSFS / "dev/block" / mount.device).resolve().name
+    folders = [SYSFS / "fs" / kind / name / "journal_lazy" for kind in ("ext4lazy", "ext4")]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def statistics_of(mount: Mount) -> dict[str, str] | None:
+    """What the kernel says in journal_lazy/ of a mounted volume; None if it is not mounted with the option."""
+    folder = _statistics_folder(mount)
+    if folder is None:
+        return None
+    found = {}
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError):
+            found[path.name] = path.read_text().strip()
+    return found
+
+
+# --- The disk ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of reads, past the page cache where the place allows it."""
+
+    bytes_per_s: float
+    random_s: float
+
+
+def measure(path: Path, size: int) -> Speed:
+    """Two seconds of reads: three runs in sequence, and single blocks at random places with a fixed seed."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    try:
+        disk = os.open(path, flags | os.O_DIRECT)
+    except OSError:
+        disk = os.open(path, flags)
+    try:
+        places = random.Random(1)
+        with mmap.mmap(-1, 4 * MIB) as buffer:
+            read, began = 0, time.monotonic()
+            for part in range(3):
+                at = (size * part // 3) & -MIB
+                until = time.monotonic() + 0.4
+                while time.monotonic() < until and at + len(buffer) <= size:
+                    read += os.preadv(disk, [buffer], at)
+                    at += len(buffer)
+            in_sequence_s = time.monotonic() - began
+            with memoryview(buffer)[: 4 * KIB] as block:
+                took, count, until = 0.0, 0, time.monotonic() + 0.8
+                while count < 64 and time.monotonic() < until and size >= MIB:
+                    at = places.randrange(size // (4 * KIB)) * 4 * KIB
+                    began = time.monotonic()
+                    os.preadv(disk, [block], at)
+                    took, count = took + time.monotonic() - began, count + 1
+    finally:
+        os.close(disk)
+    if read == 0 or count == 0:
+        return Speed(100e6, 0.012)
+    return Speed(read / in_sequence_s, took / count)
+
+
+def check_s(volume: Volume, directories: int, speed: Speed) -> float:
+    """e2fsck -f: the inode tables in use once in sequence, and an arm's movement for each directory."""
+    inodes = volume.number("Inode count") - volume.number("Free inodes")
+    table = inodes * volume.number("Inode size")
+    groups = volume.size / (volume.number("Blocks per group") * volume.block_size)
+    return table / speed.bytes_per_s + directories * speed.random_s + 2 * groups * volume.block_size / speed.bytes_per_s
+
+
+def replay_s(log_bytes: int, blocks: int, speed: Speed) -> float:
+    """Stock recovery: the log once, and an arm's movement for each block that goes home."""
+    return log_bytes / speed.bytes_per_s + blocks * speed.random_s
+
+
+# --- Words ----------------------------------------------------------------------
+
+
+def size_text(size: float) -> str:
+    for unit, name in ((1 << 40, "TiB"), (GIB, "GiB"), (MIB, "MiB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size / KIB:.3g} KiB"
+
+
+def time_text(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / HOUR_S:.2g} h"
+
+
+def say(name: str, text: str) -> None:
+    print(f"  {name + ':':22} {text}")
+
+
+# --- advise and convert -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the conversion, and why."""
+
+    why: str
+    argv: tuple[str, ...]
+    accept: tuple[int, ...]
+    seconds: float = 0.0
+
+
+def wanted_journal(volume: Volume) -> int:
+    """Bytes: what the paper had, in proportion, and never more than an eighth of a small volume."""
+    wanted = min(JOURNAL_MOST, max(JOURNAL_LEAST, volume.size // JOURNAL_SHARE))
+    return min(wanted, volume.size // 8) // MIB * MIB
+
+
+def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Speed | None = None) -> list[Step]:
+    """What is left to do. Everything is read off the volume, so that a conversion that was cut off goes on."""
+    speed = speed or Speed(100e6, 0.012)
+    path = str(volume.path)
+    steps = []
+    once = check_s(volume, directories, speed)
+    check = Step("check", ("e2fsck", "-f", "-p", path), (0, 1), once)
+    if "metadata_csum" not in volume.features:
+        # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
+        steps.append(Step("metadata checksums", ("tune2fs", "-O", "metadata_csum", path), (0,), 3 * once))
+    if "fast_commit" in volume.features:
+        steps.append(Step("no fast commit", ("tune2fs", "-O", "^fast_commit", path), (0,)))
+    if volume.external_journal is None:
+        present = journal_bytes(volume)
+        if volume.has_journal and present < journal:
+            steps.append(Step("the small journal goes", ("tune2fs", "-O", "^has_journal", path), (0,)))
+        if present < journal:
+            size = str(journal // MIB)
+            steps.append(
+                Step("the large journal", ("tune2fs", "-J", f"size={size}", path), (0,), journal / speed.bytes_per_s)
+            )
+    if "journal_data" in volume.header.get("Default mount options", "").split():
+        steps.append(Step("data=ordered", ("tune2fs", "-o", "^journal_data", path), (0,)))
+    return [check, *steps, check] if steps else []
+
+
+def journal_bytes(volume: Volume) -> int:
+    """0 if dumpe2fs does not say: there is none, or it cannot be read."""
+    if "Total journal blocks" in volume.header:
+        return volume.number("Total journal blocks") * volume.block_size
+    said = volume.header.get("Total journal size") or volume.header.get("Journal size") or "0"
+    match = re.fullmatch(r"(\d+)([KMGkmg]?)", said)
+    if match is None:
+        raise Failure(f"{volume.path}: dumpe2fs says {said!r} of the journal: expected its size.")
+    return int(match[1]) * {"": 1, "K": KIB, "M": MIB, "G": GIB}[match[2].upper()]
+
+
+def advise(path: Path, journal_mib: int | None) -> int:
+    volume = read_volume(path)
+    journal = journal_mib * MIB if journal_mib else wanted_journal(volume)
+    print(f"{path}: ext4, {size_text(volume.size)}, blocks of {size_text(volume.block_size)}")
+    say("metadata checksums", "yes" if "metadata_csum" in volume.features else "no; journal_lazy needs them")
+    say("fast commit", "on; journal_lazy refuses it" if "fast_commit" in volume.features else "off")
+    if "journal_data" in volume.header.get("Default mount options", "").split():
+        say("data mode", "journal, by default; journal_lazy refuses it")
+    if volume.external_journal is not None:
+        say("journal", f"on a device of its own, UUID {volume.external_journal}")
+    elif volume.has_journal:
+        pieces = volume.journal_pieces()
+        small = f"; {size_text(journal)} would be right" if journal_bytes(volume) < journal else ""
+        parts = "in one piece" if pieces == 1 else f"in {pieces} pieces"
+        say("journal", f"{size_text(journal_bytes(volume))}, {parts}{small}")
+    else:
+        say("journal", f"none; {size_text(journal)} would be right")
+    if "needs_recovery" in volume.features and volume.has_journal:
+        say("log", "holds metadata; what is said here is of the time before it")
+    directories = volume.directories()
+    speed = measure(path, volume.size)
+    what = "this disk reads" if stat.S_ISBLK(path.stat().st_mode) else "this file reads"
+    say(what, f"{speed.bytes_per_s / 1e6:.0f} MB/s in sequence, {speed.random_s * 1e3:.1f} ms at random")
+    steps = conversion(volume, journal, directories=directories, speed=speed)
+    if not steps:
+        print(f"Nothing is to be converted: mount -t ext4lazy {path} DIRECTORY")
+        return OK
+    for step in steps:
+        say(step.why, f"{' '.join(step.argv)}: {step.seconds / HOUR_S:.2f} h")
+    total = sum(step.seconds for step in steps)
+    print(f"Converting takes about {total / HOUR_S:.2f} h on this disk; a shingled disk may need several times that.")
+    print(f"It can be stopped and run again: ext4lazy convert {path}")
+    return OK
+
+
+def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
+    """After every command the volume is read again: the plan never goes by what was true before."""
+    refuse_in_use(path, "converting")
+    volume = read_volume(path)
+    steps = conversion(volume, _journal_wanted(volume, journal_mib))
+    if not steps:
+        print(f"{path}: nothing to convert.")
+        return OK
+    if dry_run:
+        for step in steps:
+            print(f"{step.why}: {' '.join(step.argv)}")
+        return OK
+    check, last = steps[0], None
+    _do(path, check)
+    while True:
+        volume = read_volume(path)
+        journal = _journal_wanted(volume, journal_mib)
+        steps = conversion(volume, journal)[1:-1]
+        if not steps:
+            break
+        if steps[0] == last:
+            raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
+        last = steps[0]
+        free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
+        if any(step.argv[1] == "-J" for step in steps) and journal > free:
+            raise Failure(f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal.")
+        _do(path, last)
+    _do(path, check)
+    print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
+    return OK
+
+
+def _journal_wanted(volume: Volume, journal_mib: int | None) -> int:
+    return journal_mib * MIB if journal_mib else wanted_journal(volume)
+
+
+def _do(path: Path, step: Step) -> None:
+    refuse_in_use(path, "converting")
+    print(f"{step.why}: {' '.join(step.argv)}", flush=True)
+    try:
+        run(step.argv, accept=step.accept, show=True)
+    except Failure as failure:
+        hint = "; run e2fsck -f by hand, then convert again" if step.argv[0] == "e2fsck" else ""
+        raise Failure(f"{str(failure).rstrip('.')}{hint}.") from None
+
+
+# --- status ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Log:
+    """What stock debugfs finds in the log."""
+
+    used: int
+    copies: int
+    live: int
+    cold: int
+
+
+def parse_log(dump: str, journal: JournalSuper) -> Log:
+    """Of `logdump -a`. Within a transaction the copies come first, then what it revokes, as recovery has it."""
+    newest: dict[int, int] = {}
+    tags: list[tuple[int, int]] = []
+    revoked: list[int] = []
+    copies, head = 0, journal.start
+    for line in dump.splitlines():
+        if match := re.match(r"\s+FS block (\d+) logged at (?:sequence \d+, )?journal block (\d+)", line):
+            tags.append((int(match[1]), int(match[2])))
+        elif match := re.match(r"\s+Revoke FS block (\d+)", line):
+            revoked.append(int(match[1]))
+        elif match := re.match(r"Found expected sequence \d+, type 2 \(commit block\) at block (\d+)", line):
+            copies += len(tags)
+            newest.update(tags)
+            for home in revoked:
+                newest.pop(home, None)
+            tags, revoked = [], []
+            head = int(match[1]) + 1
+    room = journal.blocks - journal.first
+    used = (head - journal.start) % room
+    cold = sum((place - journal.start) % room < used / 2 for place in newest.values())
+    return Log(used, copies, len(newest), cold)
+
+
+WARNING = (
+    "Programs that do not replay the log see metadata as it was before: e2fsck -n, dumpe2fs, debugfs, e2image,\n"
+    "imaging tools, boot loaders, mount -o noload. Drain before imaging: ext4lazy drain"
+)
+
+
+def status(path: Path, *, scan: bool, as_json: bool) -> int:
+    mount = mounted(path)
+    volume = read_volume(path)
+    facts: dict[str, object] = {"device": str(path), "size_bytes": volume.size}
+    if mount is not None:
+        facts |= {"mounted_on": str(mount.directory), "type": mount.kind}
+        said = statistics_of(mount)
+        if said is None:
+            facts |= {"log": "stock"}
+        else:
+            facts |= {"log": "in use", **said}
+            live, used, whole = (int(said[name]) for name in ("live_blocks", "log_used", "log_blocks"))
+            _estimate(facts, volume, used, live, whole)
+    elif not volume.has_journal:
+        facts |= {"log": "none"}
+    else:
+        journal = volume.journal_super()
+        facts |= {"log": journal.state, "log_blocks": journal.blocks - journal.first, "journal_error": journal.error}
+        if journal.state != "empty":
+            if scan and volume.external_journal is None:
+                log = parse_log(run(["debugfs", "-R", "logdump -a", path]), journal)
+                facts |= {"log_used": log.used, "copies": log.copies, "live_blocks": log.live, "cold_blocks": log.cold}
+                _estimate(facts, volume, log.used, log.live, journal.blocks - journal.first)
+            else:
+                most = journal.blocks - journal.first
+                speed = measure(path, volume.size)
+                facts |= {"most_blocks": most, "replay_s": round(replay_s(most * volume.block_size, most, speed), 1)}
+    if as_json:
+        print(json.dumps(facts))
+        return OK
+    _print_status(path, volume, facts)
+    return OK
+
+
+def _estimate(facts: dict[str, object], volume: Volume, used: int, live: int, whole: int) -> None:
+    speed = measure(volume.path, volume.size)
+    facts["replay_s"] = round(replay_s(used * volume.block_size, live, speed), 1)
+    facts["log_share"] = round(used / whole, 3)
+    facts["live_share"] = round(live / used, 3) if used else 0.0
+
+
+_STATES = {
+    "none": "there is no journal",
+    "empty": "empty; the volume is plain ext4",
+    "kept": "kept by journal_lazy; everybody else replays it",
+    "stock": "of stock ext4",
+    "in use": "in use by journal_lazy",
+}
+
+
+def _print_status(path: Path, volume: Volume, facts: dict[str, object]) -> None:
+    where = f"mounted on {facts['mounted_on']} as {facts['type']}" if "mounted_on" in facts else "not mounted"
+    print(f"{path}: ext4, {size_text(volume.size)}, {where}")
+    say("log", _STATES[str(facts["log"])])
+    if facts.get("journal_error"):
+        say("error", f"the journal was aborted with error {facts['journal_error']}; run e2fsck")
+    if "log_used" in facts:
+        share = f"{float(str(facts['log_share'])):.0%}"
+        whole = int(str(facts["log_blocks"])) * volume.block_size
+        say("used", f"{share} of {size_text(whole)}, from the oldest block that is needed to the newest")
+        say("live", f"{facts['live_blocks']} blocks, {float(str(facts['live_share'])):.0%} of what is used")
+    elif "most_blocks" in facts:
+        whole = int(str(facts["most_blocks"])) * volume.block_size
+        say("used", f"at most {size_text(whole)}; --scan reads the log and says how much")
+    if "cold_blocks" in facts:
+        say("cold", f"{facts['cold_blocks']} of them in the older half of it")
+    if "policy" in facts:
+        say("cleaner", f"{facts['policy']}: {facts.get('relogged', '?')} blocks logged again, "
+            f"{facts.get('swept', '?')} sent home, {facts.get('emergency', '?')} because the log was full")  # fmt: skip
+        say("memory", f"{size_text(float(str(facts.get('memory_bytes', 0))))}")
+    if "replay_s" in facts:
+        most = "at most " if "most_blocks" in facts else ""
+        say("a stock replay takes", f"{most}about {time_text(float(str(facts['replay_s'])))}, more on a shingled disk")
+    if facts["log"] in ("kept", "in use"):
+        print(WARNING)
+
+
+# --- drain ----------------------------------------------------------------------
+
+
+def drain(path: Path) -> int:
+    """Everything home, the log empty: plain ext4 for every program."""
+    mount = mounted(path)
+    if mount is not None:
+        return _drain_mounted(path, mount)
+    refuse_in_use(path, "draining")
+    volume = read_volume(path)
+    if not volume.has_journal or ("needs_recovery" not in volume.features and volume.journal_super().start == 0):
+        print(f"{path}: the log is empty, there is nothing to drain.")
+        return OK
+    run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True)
+    after = read_volume(path)
+    if "needs_recovery" in after.features or (after.external_journal is None and after.journal_super().start != 0):
+        raise Failure(f"{path}: e2fsck left the log as it was; run e2fsck -f by hand.")
+    print(f"{path} is plain ext4.")
+    return OK
+
+
+def _drain_mounted(path: Path, mount: Mount) -> int:
+    before = statistics_of(mount)
+    if before is None:
+        raise Failure(f"{path} is mounted on {mount.directory} without journal_lazy: there is nothing to drain.")
+    run(["mount", "-i", "-o", "remount,journal_lazy_drain", mount.directory])
+    directory = os.open(mount.directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(directory, IOC_CHECKPOINT, struct.pack("I", 0))
+    except OSError as error:
+        raise Failure(f"{mount.directory}: the kernel did not checkpoint ({error.strerror}).") from None
+    finally:
+        os.close(directory)
+    after = statistics_of(mount) or {}
+    print(f"{path}: {before.get('live_blocks')} blocks were in the log, {after.get('live_blocks')} are now.")
+    print(f"Unmounting {mount.directory} leaves the log empty; until then metadata may come to it again.")
+    return OK
+
+
+# --- check ----------------------------------------------------------------------
+
+
+def check(path: Path, scratch: Path) -> int:
+    """Replays and checks a copy; the volume itself is only read."""
+    mount = mounted(path)
+    if mount is not None:
+        return _scrub(path, mount)
+    refuse_in_use(path, "checking")
+    volume = read_volume(path)
+    with contextlib.ExitStack() as stack:
+        copy = stack.enter_context(_copy_of(volume, scratch))
+        journal = volume.has_journal and volume.external_journal is None
+        if journal and volume.journal_super().start != 0:
+            print(f"replaying the log in a copy of {path}", flush=True)
+            run(["e2fsck", "-p", "-E", "journal_only", copy], accept=(0, 1))
+        elif volume.external_journal is not None and "needs_recovery" in volume.features:
+            raise Failure(f"{path} has its log on another device: drain it, then run e2fsck -f.")
+        done = _run(["e2fsck", "-f", "-n", copy])
+        if done.returncode == 0:
+            print(f"{path}: no errors, with its log replayed.")
+            return OK
+        sys.stdout.write(done.stdout.replace(str(copy), str(path)))
+        if done.returncode & ~DAMAGED:
+            raise Failure(f"e2fsck -f -n ended with status {done.returncode}.")
+        print(f"{path}: errors, with its log replayed; e2fsck -f replays it for good and repairs them.")
+        return DAMAGED
+
+
+def _scrub(path: Path, mount: Mount) -> int:
+    """A log in use is the kernel's to check, if it can."""
+    folder = _statistics_folder(mount)
+    if folder is None or not (folder / "scrub").exists():
+        raise Failure(
+            f"{path} is mounted on {mount.directory}: checking needs it unmounted (this kernel offers no scrub)."
+        )
+    (folder / "scrub").write_text("1\n")
+    print(f"{mount.directory}: the kernel reads its whole log again; it says in its messages what it finds.")
+    return OK
+
+
+@contextlib.contextmanager
+def _copy_of(volume: Volume, scratch: Path) -> Iterator[Path]:
+    """A copy that may be written: of an image a file, of a device a snapshot that only holds what changes."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ext4lazy-", dir=scratch) as name:
+        folder = Path(name)
+        if stat.S_ISBLK(volume.path.stat().st_mode):
+            with _snapshot(volume, folder) as device:
+                yield device
+            return
+        needed, free = volume.path.stat().st_blocks * 512, shutil.disk_usage(folder).free
+        target = folder / "copy.img"
+        try:
+            run(["cp", "--reflink=always", volume.path, target])
+        except Failure:
+            if needed > free:
+                raise Failure(
+                    f"{scratch} has {size_text(free)} left: expected {size_text(needed)} for a copy of {volume.path};"
+                    " --scratch names another folder."
+                ) from None
+            run(["cp", "--reflink=auto", "--sparse=always", volume.path, target])
+        target.chmod(0o600)
+        yield target
+
+
+@contextlib.contextmanager
+def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
+    """A device-mapper snapshot: reads come from the volume, writes go to a file."""
+    if os.geteuid() != 0:
+        raise Failure(f"checking {volume.path} needs root, for a snapshot of the device.")
+    # What a replay writes is at most the journal; the check itself writes nothing.
+    room = journal_bytes(volume) * 5 // 4 + 64 * MIB
+    free = shutil.disk_usage(folder).free
+    if free < room:
+        raise Failure(
+            f"{folder.parent} has {size_text(free)} left: expected {size_text(room)} for what a replay writes;"
+            " --scratch names another folder."
+        )
+    changes = folder / "changes"
+    with changes.open("wb") as file:
+        file.truncate(room)
+    sectors = int(run(["blockdev", "--getsz", volume.path]))
+    name = folder.name
+    with contextlib.ExitStack() as stack:
+        loop = run(["losetup", "--find", "--show", changes]).strip()
+        stack.callback(run, ["losetup", "--detach", loop])
+        table = f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"
+        try:
+            run(["dmsetup", "create", name, "--table", table])
+        except Failure as failure:
+            raise Failure(
+                f"the kernel makes no snapshot of {volume.path} ({str(failure).rstrip('.')}):"
+                " expected device-mapper with the target snapshot, and dmsetup."
+            ) from None
+        stack.callback(run, ["dmsetup", "remove", "--retry", name])
+        run(["dmsetup", "mknodes", name])
+        yield Path("/dev/mapper") / name
+
+
+# --- The command line -------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="ext4lazy", description="Looks after ext4 volumes that are mounted with journal_lazy."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.add_argument("device", type=Path, metavar="DEVICE", help="a block device or an image file")
+        return made
+
+    size = {"type": int, "metavar": "MIB", "help": "the journal's size in MiB (by default 1/800 of the volume, "
+            "256 MiB to 10 GiB)"}  # fmt: skip
+    command("advise", "Say what journal_lazy needs that the volume lacks, and how long converting takes. Only reads.") \
+        .add_argument("--journal-mib", **size)  # type: ignore[arg-type]  # fmt: skip
+    changing = command(
+        "convert", "Make a volume ready for journal_lazy. It must not be mounted; run again, it goes on."
+    )
+    changing.add_argument("--journal-mib", **size)  # type: ignore[arg-type]
+    changing.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
+    showing = command("status", "Show the log: how much is used, what of it is needed, how long a replay takes.")
+    showing.add_argument("--scan", action="store_true", help="read the log of a volume that is not mounted")
+    showing.add_argument("--json", action="store_true", help="one JSON object")
+    command("drain", "Send everything home and leave the log empty: plain ext4 for every program.")
+    checking = command("check", "Replay the log in a copy and run e2fsck on it. The volume is only read.")
+    checking.add_argument(
+        "--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes"
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        if not asked.device.exists():
+            raise Failure(f"{asked.device} does not exist.")
+        if asked.command == "advise":
+            return advise(asked.device, asked.journal_mib)
+        if asked.command == "convert":
+            return convert(asked.device, asked.journal_mib, dry_run=asked.dry_run)
+        if asked.command == "status":
+            return status(asked.device, scan=asked.scan, as_json=asked.json)
+        if asked.command == "drain":
+            return drain(asked.device)
+        return check(asked.device, asked.scratch)
+    except Failure as failure:
+        sys.stderr.write(f"ext4lazy: {failure}\n")
+    except PermissionError as error:
+        sys.stderr.write(f"ext4lazy: {error.filename or asked.device} may not be opened: expected root.\n")
+    except OSError as error:
+        sys.stderr.write(f"ext4lazy: {error.filename or asked.device}: {error.strerror}.\n")
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

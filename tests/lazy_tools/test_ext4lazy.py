@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""ext4lazy advise, convert, status, drain and check, on small images; neither root nor a kernel of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from lazy_tools import volumes
+from lazy_tools.volumes import digest, ext4lazy, kept, make, stock, tool
+
+NEW_NAMES = [f"d{n}" for n in range(1, volumes.FILES + 1)]
+
+
+def facts(path: Path) -> dict[str, object]:
+    said = ext4lazy("status", "--scan", "--json", path)
+    assert said.returncode == 0, said.stderr
+    return dict(json.loads(said.stdout))
+
+
+def header(path: Path) -> str:
+    return stock("dumpe2fs", "-h", path)
+
+
+# --- status ---------------------------------------------------------------------
+
+
+def test_status_counts_what_is_live_in_a_kept_log(folder: Path) -> None:
+    volume = kept(folder)
+    found = facts(volume.path)
+    assert found["log"] == "kept"
+    assert found["copies"] == found["live_blocks"] == len(volume.homes)
+    # A descriptor before the copies, a commit block behind them.
+    assert found["log_used"] == len(volume.homes) + 2
+
+
+def test_a_newer_copy_and_a_revoke_end_an_older_copy(folder: Path) -> None:
+    volume = kept(folder)
+    first, second, third = volume.homes[-3:]
+    volumes.log(volume.path, volume.replayed, [first], revoked=[second, third])
+    found = facts(volume.path)
+    assert found["copies"] == len(volume.homes) + 1
+    assert found["live_blocks"] == len(volume.homes) - 2
+
+
+def test_a_log_that_somebody_else_used_is_not_called_kept(folder: Path) -> None:
+    volume = kept(folder)
+    volumes.sign(volume.path, at_c4=99)
+    assert facts(volume.path)["log"] == "stock"
+
+
+def test_an_unknown_version_of_the_marker_is_not_ours(folder: Path) -> None:
+    volume = kept(folder)
+    volumes.sign(volume.path, at_c0=2)
+    assert facts(volume.path)["log"] == "stock"
+
+
+def test_an_empty_log_is_called_empty(folder: Path) -> None:
+    assert facts(make(folder / "a.img"))["log"] == "empty"
+
+
+def test_status_warns_of_programs_that_see_old_metadata(folder: Path) -> None:
+    said = ext4lazy("status", kept(folder).path)
+    assert "mount -o noload" in said.stdout
+    assert "ext4lazy drain" in said.stdout
+    assert "noload" not in ext4lazy("status", make(folder / "a.img")).stdout
+
+
+def test_status_says_that_the_journal_was_aborted(folder: Path) -> None:
+    volume = kept(folder)
+    volumes.sign(volume.path, at_20=5)
+    assert "aborted with error 5" in ext4lazy("status", volume.path).stdout
+
+
+def test_a_damaged_journal_superblock_is_one_sentence(folder: Path) -> None:
+    volume = kept(folder)
+    with volume.path.open("r+b") as file:
+        file.seek(volumes.journal_at(volume.path) + 0x18)
+        file.write(b"\x12\x34")
+    said = ext4lazy("status", volume.path)
+    assert said.returncode == tool.FAILED
+    assert said.stderr == "ext4lazy: the journal superblock does not fit its checksum; e2fsck can say more.\n"
+
+
+def test_what_is_no_ext4_is_one_sentence(folder: Path) -> None:
+    path = folder / "zeros"
+    path.write_bytes(bytes(1 << 20))
+    for command in ("advise", "convert", "status", "drain", "check"):
+        said = ext4lazy(command, path)
+        assert said.returncode == tool.FAILED
+        assert len(said.stderr.splitlines()) == 1, said.stderr
+        assert "finds no ext4" in said.stderr
+        assert ext4lazy(command, folder / "nowhere").stderr.endswith("nowhere does not exist.\n")
+
+
+# --- mounted volumes, by what the kernel would say ------------------------------------
+
+
+@pytest.fixture
+def mounted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An image that a kernel says is mounted, over a loop device."""
+    volume = make(folder / "mounted.img")
+    loop = folder / "sys/block/loop7"
+    (loop / "loop").mkdir(parents=True)
+    (loop / "loop/backing_file").write_text(f"{volume}\n")
+    (loop / "dev").write_text("7:7\n")
+    (folder / "sys/dev/block").mkdir(parents=True)
+    (folder / "sys/dev/block/7:7").symlink_to("../../block/loop7")
+    info = folder / "mountinfo"
+    info.write_text("36 25 7:7 / /a\\040b rw,noatime shared:1 - ext4lazy /dev/loop7 rw,journal_lazy\n")
+    monkeypatch.setattr(tool, "SYSFS", folder / "sys")
+    monkeypatch.setattr(tool, "MOUNTINFO", info)
+    return volume
+
+
+def statistics(sys: Path, **values: object) -> None:
+    folder = sys / "fs/ext4lazy/loop7/journal_lazy"
+    folder.mkdir(parents=True)
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+@pytest.mark.parametrize("command", ["convert", "check", "drain"])
+def test_a_mounted_volume_is_refused(mounted: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = digest(mounted)
+    assert tool.main([command, str(mounted)]) == tool.FAILED
+    assert "is mounted on /a b" in capsys.readouterr().err
+    assert digest(mounted) == before
+
+
+def test_status_of_a_mounted_volume_is_the_kernel_s(mounted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    statistics(
+        mounted.parent / "sys",
+        live_blocks=250, log_used=500, log_blocks=1000, policy="watermarks", relogged=3, swept=4, emergency=5,
+        memory_bytes=20480,
+    )  # fmt: skip
+    assert tool.main(["status", str(mounted)]) == tool.OK
+    said = capsys.readouterr().out
+    assert "mounted on /a b as ext4lazy" in said
+    assert "50% of 3.91 MiB" in said
+    assert "250 blocks, 50% of what is used" in said
+    assert "watermarks: 3 blocks logged again, 4 sent home, 5 because the log was full" in said
+
+
+def test_a_kernel_that_can_scrub_is_asked_to(mounted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    statistics(mounted.parent / "sys", scrub="")
+    assert tool.main(["check", str(mounted)]) == tool.OK
+    assert (mounted.parent / "sys/fs/ext4lazy/loop7/journal_lazy/scrub").read_text() == "1\n"
+    assert "reads its whole log" in capsys.readouterr().out
+
+
+# --- check ----------------------------------------------------------------------
+
+
+def test_check_sees_the_volume_as_the_log_has_it_and_writes_nothing(folder: Path) -> None:
+    volume = kept(folder)
+    before = digest(volume.path)
+    said = ext4lazy("check", "--scratch", folder / "scratch", volume.path)
+    assert said.returncode == tool.OK, said.stdout + said.stderr
+    assert "no errors, with its log replayed" in said.stdout
+    assert digest(volume.path) == before
+    assert list((folder / "scratch").iterdir()) == []
+
+
+def test_check_finds_an_error_that_is_only_in_the_log(folder: Path) -> None:
+    volume = kept(folder)
+    # A directory whose inode is gone: what the log says, not what is at home.
+    volumes.change(volume.replayed, ["clri d3"])
+    volumes.log(volume.path, volume.replayed, volume.homes)
+    before = digest(volume.path)
+    said = ext4lazy("check", "--scratch", folder, volume.path)
+    assert said.returncode == tool.DAMAGED
+    assert "d3" in said.stdout
+    assert "e2fsck -f replays it for good" in said.stdout
+    assert digest(volume.path) == before
+
+
+def test_check_says_when_there_is_no_room_for_the_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = kept(folder)
+    monkeypatch.setattr(tool.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1})())
+    real = tool.run
+    monkeypatch.setattr(
+        tool, "run", lambda argv, **rest: real(["false"] if "--reflink=always" in argv else argv, **rest)
+    )
+    with pytest.raises(tool.Failure, match="--scratch names another folder"):
+        tool.check(volume.path, folder)
+
+
+# --- drain ----------------------------------------------------------------------
+
+
+def test_drain_leaves_plain_ext4_with_everything_that_was_in_the_log(folder: Path) -> None:
+    volume = kept(folder)
+    assert not set(NEW_NAMES) & set(volumes.names(volume.path))
+    said = ext4lazy("drain", volume.path)
+    assert said.returncode == 0, said.stderr
+    assert "is plain ext4" in said.stdout
+    assert set(NEW_NAMES) <= set(volumes.names(volume.path))
+    assert "needs_recovery" not in header(volume.path)
+    stock("e2fsck", "-fn", volume.path)
+    again = ext4lazy("drain", volume.path)
+    assert again.returncode == 0
+    assert "nothing to drain" in again.stdout
+
+
+# --- advise and convert -----------------------------------------------------------
+
+
+def test_advise_only_reads_and_names_what_is_missing(folder: Path) -> None:
+    volume = make(folder / "old.img", kind="ext3", mib=128)
+    before = digest(volume)
+    said = ext4lazy("advise", volume)
+    assert said.returncode == 0, said.stderr
+    assert "metadata checksums:    no; journal_lazy needs them" in said.stdout
+    assert "; 16 MiB would be right" in said.stdout
+    assert "Converting takes about" in said.stdout
+    assert "MB/s in sequence" in said.stdout
+    assert digest(volume) == before
+
+
+def test_advise_has_nothing_to_say_of_a_volume_that_is_ready(folder: Path) -> None:
+    volume = make(folder / "new.img", mib=64, journal_mib=8)
+    said = ext4lazy("advise", volume)
+    leaves = [line for line in stock("debugfs", "-R", "ex <8>", volume).splitlines() if line.startswith(" 0/ 0")]
+    assert f"8 MiB, in {len(leaves)} pieces\n" in said.stdout
+    assert "Nothing is to be converted" in said.stdout
+
+
+def test_the_estimate_grows_with_the_disk_s_slowness_and_the_volume_s_directories(folder: Path) -> None:
+    volume = tool.read_volume(make(folder / "old.img", kind="ext3", mib=128))
+    slow, fast = tool.Speed(100e6, 0.010), tool.Speed(100e6, 0.005)
+    hours = [
+        sum(step.seconds for step in tool.conversion(volume, 16 << 20, directories=count, speed=speed))
+        for count, speed in ((1000, fast), (1000, slow), (100_000, slow))
+    ]
+    assert hours == sorted(hours)
+    # An e2fsck is an arm's movement for each directory; checksums take three, and two more come before and after.
+    assert hours[2] == pytest.approx(5 * 100_000 * 0.010, rel=0.01)
+
+
+def convertible(folder: Path) -> Path:
+    volume = make(folder / "old.img", kind="ext3", mib=128)
+    volumes.add_files(volume)
+    return volume
+
+
+def assert_converted(volume: Path) -> None:
+    said = header(volume)
+    assert "metadata_csum" in said
+    assert "has_journal" in said
+    assert tool.journal_bytes(tool.read_volume(volume)) == 16 << 20
+    assert set(NEW_NAMES) <= set(volumes.names(volume))
+    stock("e2fsck", "-fn", volume)
+    assert "nothing to convert" in ext4lazy("convert", volume).stdout
+
+
+def test_convert_makes_an_old_volume_ready(folder: Path) -> None:
+    volume = convertible(folder)
+    dry = ext4lazy("convert", "-n", volume)
+    assert [line.split(":")[1].split()[0] for line in dry.stdout.splitlines()] == [
+        "e2fsck", "tune2fs", "tune2fs", "tune2fs", "e2fsck",
+    ]  # fmt: skip
+    assert "metadata_csum" not in header(volume)
+    said = ext4lazy("convert", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert_converted(volume)
+
+
+@pytest.mark.parametrize("command", range(1, 6))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_convert_goes_on_where_it_was_cut_off(folder: Path, command: int, when: str) -> None:
+    """The power goes before or after the n-th command."""
+    volume = convertible(folder)
+    count = folder / "count"
+    fakes = folder / "fakes"
+    fakes.mkdir()
+    for name in ("e2fsck", "tune2fs"):
+        fake = fakes / name
+        fake.write_text(
+            f"#!/bin/sh\necho x >>{count}\nlast=$(($(wc -l <{count}) >= {command}))\n"
+            f'[ $last = 1 ] && [ {when} = before ] && kill -9 $PPID\n/sbin/{name} "$@"; status=$?\n'
+            "[ $last = 1 ] && kill -9 $PPID\nexit $status\n"
+        )
+        fake.chmod(0o755)
+    cut = ext4lazy("convert", volume, path=f"{fakes}:{volumes.PATH}")
+    assert cut.returncode == -9, cut.stdout + cut.stderr
+    said = ext4lazy("convert", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert_converted(volume)
+
+
+def test_convert_goes_on_where_tune2fs_was_cut_off_inside_a_command(folder: Path) -> None:
+    """The journal's inode is gone and the flag still there: dumpe2fs is at a loss, e2fsck is not."""
+    volume = convertible(folder)
+    volumes.change(volume, ["sif <8> blocks 0", "sif <8> size 0", *(f"sif <8> block[{n}] 0" for n in range(15))])
+    assert "journal" in ext4lazy("status", volume).stderr
+    said = ext4lazy("convert", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert_converted(volume)
+
+
+def test_convert_takes_a_kept_log_home_first(folder: Path) -> None:
+    volume = kept(folder)
+    said = ext4lazy("convert", "--journal-mib", "6", volume.path)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert set(NEW_NAMES) <= set(volumes.names(volume.path))
+    stock("e2fsck", "-fn", volume.path)
+
+
+def test_convert_says_when_the_journal_does_not_fit(folder: Path) -> None:
+    volume = make(folder / "full.img", mib=64)
+    said = ext4lazy("convert", "--journal-mib", "4096", volume)
+    assert said.returncode == tool.FAILED
+    assert "expected 4 GiB for the journal" in said.stderr
+    assert "has_journal" in header(volume)
+
+
+def test_convert_stops_when_e2fsck_cannot_repair(folder: Path) -> None:
+    volume = convertible(folder)
+    volumes.change(volume, ["clri <2>"])
+    said = ext4lazy("convert", volume)
+    assert said.returncode == tool.FAILED
+    assert "run e2fsck -f by hand" in said.stderr
+    assert "metadata_csum" not in header(volume)
+
+
+def test_the_program_needs_nothing_of_the_lab(folder: Path) -> None:
+    """As the package installs it: one file, the system's Python, an empty environment."""
+    program = folder / "ext4lazy"
+    program.write_bytes((volumes.TOOLS / "ext4lazy.py").read_bytes())
+    program.chmod(0o755)
+    assert stat.S_IMODE((volumes.TOOLS / "ext4lazy.py").stat().st_mode) == 0o755
+    volume = make(folder / "a.img")
+    assert os.spawnve(os.P_WAIT, "/usr/bin/python3", ["python3", "-I", str(program), "status", str(volume)], {}) == 0

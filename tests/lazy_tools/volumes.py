@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Small volumes whose newest metadata is in the log, made by stock e2fsprogs alone.
+
+What debugfs changed in a copy of a volume becomes a transaction in the
+volume's log, and the marker of journal_lazy is put on it by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from shingle.paths import ROOT
+
+TOOLS = ROOT / "packaging/tools"
+BLOCK = 4096
+FILES = 6
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def load(path: Path) -> ModuleType:
+    """A program of packaging/ as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = load(TOOLS / "ext4lazy.py")
+
+
+def stock(*argv: str | Path, accept: Sequence[int] = (0,)) -> str:
+    done = subprocess.run(
+        list(map(str, argv)),
+        env=os.environ | {"PATH": PATH, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in accept, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def ext4lazy(*argv: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, TOOLS / "ext4lazy.py", *map(str, argv)],
+        env=os.environ | {"PATH": path or PATH}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make(path: Path, *, kind: str = "ext4", mib: int = 32, journal_mib: int = 4) -> Path:
+    with path.open("wb") as file:
+        file.truncate(mib << 20)
+    stock("mke2fs", "-q", "-t", kind, "-b", str(BLOCK), "-J", f"size={journal_mib}", path)
+    return path
+
+
+def change(path: Path, commands: Sequence[str]) -> None:
+    """Runs debugfs on the volume."""
+    script = path.with_suffix(".debugfs")
+    script.write_text("\n".join(commands) + "\n")
+    stock("debugfs", "-w", "-f", script, path)
+    script.unlink()
+
+
+def add_files(path: Path, first: int = 1) -> None:
+    contents = path.with_suffix(".contents")
+    contents.write_text("contents\n")
+    change(path, [line for n in range(first, first + FILES) for line in (f"mkdir d{n}", f"write {contents} d{n}/f")])
+    contents.unlink()
+
+
+def names(path: Path) -> list[str]:
+    """The names in the root, as a program sees them that replays nothing."""
+    listed = stock("debugfs", "-R", "ls -p /", path)
+    return sorted(line.split("/")[5] for line in listed.splitlines() if line.startswith("/"))
+
+
+def differing(old: Path, new: Path) -> list[int]:
+    before, after = old.read_bytes(), new.read_bytes()
+    blocks = range(len(before) // BLOCK)
+    return [n for n in blocks if before[n * BLOCK : (n + 1) * BLOCK] != after[n * BLOCK : (n + 1) * BLOCK]]
+
+
+def log(volume: Path, contents: Path, homes: Sequence[int], revoked: Sequence[int] = ()) -> None:
+    """One transaction in the volume's log: these blocks as they are in `contents`, and revokes."""
+    data = contents.read_bytes()
+    blocks = volume.with_suffix(".blocks")
+    blocks.write_bytes(b"".join(data[n * BLOCK : (n + 1) * BLOCK] for n in homes))
+    revoke = f"-r {','.join(map(str, revoked))} " if revoked else ""
+    change(volume, ["jo -c", f"jw -b {','.join(map(str, homes))} {revoke}{blocks}", "jc"])
+    blocks.unlink()
+
+
+def journal_at(volume: Path) -> int:
+    return int(stock("debugfs", "-R", "bmap <8> 0", volume)) * BLOCK
+
+
+def sign(volume: Path, **fields: int) -> None:
+    """Puts the marker of journal_lazy into the journal superblock; `fields` are 32-bit words to change, by offset."""
+    at = journal_at(volume)
+    with volume.open("r+b") as file:
+        file.seek(at)
+        data = bytearray(file.read(1024))
+        sequence, start = struct.unpack_from(">2I", data, 0x18)
+        struct.pack_into(
+            ">5I", data, tool.MARKER_OFFSET, tool.MARKER_MAGIC, tool.MARKER_VERSION, sequence, start, sequence
+        )
+        for name, value in fields.items():
+            struct.pack_into(">I", data, int(name.removeprefix("at_"), 16), value)
+        data[tool.CHECKSUM_OFFSET : tool.CHECKSUM_OFFSET + 4] = bytes(4)
+        struct.pack_into(">I", data, tool.CHECKSUM_OFFSET, tool.crc32c(bytes(data)))
+        file.seek(at)
+        file.write(data)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A volume whose log is kept, and how it looks with the log replayed."""
+
+    path: Path
+    replayed: Path
+    homes: list[int]
+
+
+def kept(folder: Path) -> Kept:
+    volume = make(folder / "kept.img")
+    replayed = folder / "replayed.img"
+    replayed.write_bytes(volume.read_bytes())
+    add_files(replayed)
+    homes = differing(volume, replayed)
+    log(volume, replayed, homes)
+    sign(volume)
+    return Kept(volume, replayed, homes)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The package ext4lazy on Debian's own, unmodified kernel under QEMU: `./shingle test --stock-kernel`."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shingle import build, stock_kernel
+from shingle.paths import ROOT
+from shingle.stock_kernel import Booted, Guest, Kernel, Module
+
+pytestmark = pytest.mark.stock_kernel
+
+TOOL = ROOT / "packaging/tools/ext4lazy.py"
+SEED = 1
+# Where the crash comes: so many seconds after what must survive was synced.
+CRASH_S = random.Random(SEED).uniform(0.5, 3.0)
+MIX = "load run mix --dir /mnt --set operations=400 --set threads=2"
+CHURN = "load run churndirs --dir /mnt --set count=400 --set width=50 --set fsync_every=100"
+MANIFEST = "load run manifest --set directory_sizes=false"
+
+
+def image(path: Path, *, mib: int = 1024, journal_mib: int = 64) -> Path:
+    with path.open("wb") as file:
+        file.truncate(mib << 20)
+    subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", "-J", f"size={journal_mib}", path], check=True)
+    return path
+
+
+def tree(booted: Booted, name: str) -> str:
+    """The hash of a manifest that the guest printed."""
+    return str(json.loads(booted.one(name))["details"]["sha256"])
+
+
+def entry(line: str) -> tuple[str, ...]:
+    """Of a manifest's line what debugfs carries over: no modes and no links."""
+    path, kind, _, _, size, contents = line.split("\t")
+    return (path, kind) if kind == "d" else (path, kind, size, contents)
+
+
+def dumped(disk: Path, workshop: Path) -> list[tuple[str, ...]]:
+    """What debugfs finds below /mix of an image, without a kernel."""
+    out = workshop / f"dumped-{disk.stem}"
+    out.mkdir()
+    subprocess.run(["/sbin/debugfs", "-R", f"rdump /mix {out}", disk], capture_output=True, check=True)
+    listing = workshop / f"{disk.stem}.list"
+    load = build.build_crates().load
+    subprocess.run(
+        [*(load, "run", "manifest", "--dir"), out / "mix", "--set", f'output="{listing}"'],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    return sorted(map(entry, listing.read_text().splitlines()))
+
+
+def no_trouble(booted: Booted) -> None:
+    trouble = re.findall(r".*(?:EXT4-fs error|JBD2: .*error|WARNING: CPU|BUG:|Oops|I/O error).*", booted.console)
+    assert trouble == []
+
+
+def test_the_kernel_is_debian_s_own(kernel: Kernel, module: Module) -> None:
+    """Nothing of ours is in it, and its own ext4 is another module."""
+    assert kernel.name.startswith(f"{stock_kernel.version()}+deb")
+    vermagic = subprocess.run(
+        ["/sbin/modinfo", "-F", "vermagic", module.ko], capture_output=True, text=True, check=True
+    )
+    assert vermagic.stdout.split()[0] == kernel.name
+    aliases = subprocess.run(["/sbin/modinfo", "-F", "alias", module.ko], capture_output=True, text=True, check=True)
+    assert aliases.stdout.split() == ["fs-ext4lazy"]
+    assert list((kernel.modules / "kernel/fs/ext4").glob("ext4.ko*"))
+
+
+def test_the_module_exports_nothing(module: Module) -> None:
+    symbols = subprocess.run(["nm", module.ko], capture_output=True, text=True, check=True).stdout
+    assert [line for line in symbols.splitlines() if "__ksymtab" in line or "__kstrtab" in line] == []
+
+
+def test_another_line_of_kernels_is_left_alone_and_said(kernel: Kernel, module: Module, workshop: Path) -> None:
+    folder = workshop / "other-line"
+    folder.mkdir()
+    (folder / "root").symlink_to(module.root)
+    stock_kernel.dkms("add", kernel, folder)
+    said = stock_kernel.dkms("build", kernel, folder, kernel_name="6.1.0-50-amd64", accept=(77,))
+    assert f"made of ext4 from Linux {stock_kernel.version()}" in said
+    assert "6.1.0-50-amd64" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "sentence"),
+    [
+        (["SUBLEVEL=3"], 0, "this kernel is 6.12.3"),
+        (["PATCHLEVEL=13"], 2, "cannot be built for Linux 6.13"),
+    ],
+)
+def test_another_version_is_named(
+    kernel: Kernel, module: Module, workshop: Path, version: list[str], status: int, sentence: str
+) -> None:
+    """A point release warns, another line is an error; both name the two versions. Nothing is compiled here."""
+    sources = workshop / f"named-{version[0]}"
+    shutil.copytree(next((module.root / "usr/src").glob("ext4lazy-*")), sources)
+    done = subprocess.run(
+        ["make", "-C", kernel.headers, f"M={sources}", *version, "KERNELVERSION=6." + {
+            "SUBLEVEL=3": "12.3", "PATCHLEVEL=13": "13"}[version[0]], "clean"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode == status, said
+    assert stock_kernel.version() in said
+    assert sentence in said
+
+
+def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> None:
+    """Mounted by the helper, worked, read past the caches, unmounted, mounted again: the same tree with its data."""
+    lazy, stock = image(workshop / "lazy.img"), image(workshop / "stock.img", mib=128, journal_mib=4)
+    booted = guest.boot(
+        f"""
+        echo '/dev/vda /mnt ext4lazy defaults 0 2' >/etc/fstab
+        mkdir /other
+        run other mount -t ext4 /dev/vdb /other
+        run mount mount /mnt
+        say options: "$(grep ' /mnt ' /proc/mounts)"
+        run mix {MIX}
+        run written {MANIFEST} --dir /mnt
+        echo 3 >/proc/sys/vm/drop_caches
+        run read {MANIFEST} --dir /mnt
+        run busy ext4lazy status --json /dev/vda
+        say reads: $(lazy vda log_reads)
+        run unmounted umount /mnt
+        run fsck fsck -a /dev/vda
+        run idle ext4lazy status --scan --json /dev/vda
+        run check ext4lazy check /dev/vda
+        run again mount /mnt
+        say rebuilt: $(lazy vda rebuilt)
+        run verified {MIX} --set stage=\\"verify\\"
+        run reread {MANIFEST} --dir /mnt
+        cp -r /mnt/mix /other/
+        run copied load run manifest --dir /other --set directory_sizes=false
+        run drained ext4lazy drain /dev/vda
+        umount /mnt
+        umount /other
+        run empty ext4lazy status --json /dev/vda
+        """,
+        [lazy, stock],
+        folder=workshop,
+    )
+    no_trouble(booted)
+    assert " ext4lazy " in booted.one("options")
+    assert "journal_lazy" in booted.one("options")
+    assert tree(booted, "written") == tree(booted, "read") == tree(booted, "reread")
+    busy, idle, empty = (json.loads(booted.one(name)) for name in ("busy", "idle", "empty"))
+    assert int(busy["live_blocks"]) > 0
+    assert int(booted.one("reads")) > 0
+    assert "kept by journal_lazy" in booted.one("fsck")
+    assert idle["log"] == "kept"
+    assert idle["live_blocks"] == int(booted.one("rebuilt"))
+    assert "no errors" in booted.one("check")
+    assert "leaves the log empty" in booted.one("drained")
+    assert empty["log"] == "empty"
+    # Plain ext4 for everybody, without a replay.
+    checked = subprocess.run(["/sbin/e2fsck", "-fn", lazy], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Guest, workshop: Path) -> None:
+    """The machine is killed in the middle of work. The same tree comes back three ways, with its data."""
+    disk = image(workshop / "crash.img", journal_mib=16)
+    crashed = guest.boot(
+        f"""
+        run mount mount -t ext4lazy /dev/vda /mnt
+        run mix {MIX}
+        sync
+        {MANIFEST} --dir /mnt/mix --set output=\\"/tmp/list\\"
+        while read -r line; do say "entry: $line"; done </tmp/list
+        run synced {MANIFEST} --dir /mnt/mix
+        while :; do {CHURN} --set operations=2000; rm -r /mnt/churn; done
+        """,
+        [disk],
+        folder=workshop,
+        kill_after=("synced", CRASH_S),
+    )
+    assert not crashed.finished
+    no_trouble(crashed)
+    wanted = tree(crashed, "synced")
+
+    by_e2fsck, by_stock, by_lazy = (workshop / f"crash-{name}.img" for name in ("e2fsck", "stock", "lazy"))
+    for copy in (by_e2fsck, by_stock, by_lazy):
+        subprocess.run(["cp", "--sparse=always", disk, copy], check=True)
+    disk.unlink()
+
+    # The host: the tool on a copy, then e2fsck for good, then the data.
+    checked = subprocess.run(
+        [TOOL, "check", "--scratch", workshop, by_e2fsck], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    replayed = subprocess.run(["/sbin/e2fsck", "-f", "-p", by_e2fsck], capture_output=True, text=True, check=False)
+    assert replayed.returncode in (0, 1), replayed.stdout
+    assert dumped(by_e2fsck, workshop) == sorted(map(entry, crashed.results["entry"]))
+
+    booted = guest.boot(
+        f"""
+        mkdir /other
+        # Without the module: plain ext4, and the line that says so.
+        mv /lib/modules/*/updates/ext4lazy.ko /tmp/
+        run fallback mount -t ext4lazy -o journal_lazy_keep /dev/vda /mnt
+        say line: "$(grep 'no module' /tmp/out)"
+        say stock: "$(grep ' /mnt ' /proc/mounts)"
+        run by_stock {MANIFEST} --dir /mnt/mix
+        umount /mnt
+        mv /tmp/ext4lazy.ko /lib/modules/*/updates/
+        run lazily mount -t ext4lazy /dev/vdb /other
+        say rebuilt: $(lazy vdb rebuilt)
+        run by_lazy {MANIFEST} --dir /other/mix
+        umount /other
+        """,
+        [by_stock, by_lazy],
+        folder=workshop,
+    )
+    no_trouble(booted)
+    assert tree(booted, "by_stock") == wanted
+    assert tree(booted, "by_lazy") == wanted
+    assert " ext4 " in booted.one("stock")
+    assert "mounting /dev/vda as plain ext4" in booted.one("line")
+    assert int(booted.one("rebuilt")) > 0
+    for one in (by_stock, by_lazy):
+        done = subprocess.run([TOOL, "check", "--scratch", workshop, one], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"SEED={SEED}, killed after {CRASH_S:.2f} s: {done.stdout}{done.stderr}"
