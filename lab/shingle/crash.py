@@ -1,0 +1,624 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The crash explorer: cuts the power everywhere, and looks at what is left (docs/crash-explorer.md).
+
+A round is one workload with one seed. The workload is recorded once, and so are recoveries of some of the states that
+it can leave, and recoveries of some of the states that those can leave. From the records come distinct states; each is
+checked by stock e2fsck, a stock mount and a lazy one, and all must show one tree, with what had been synced in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from shingle import build, crash_workload, job, machine, process
+from shingle.console import diagnose, lines
+from shingle.crash_workload import LAZY, MOUNTED, STATISTICS, STOCK, Workload
+from shingle.failure import Failure
+from shingle.paths import run_directory
+
+# Which share of a round's states is cut from the workload, from a recovery, from a recovery of a recovery.
+_SHARES = (0.5, 0.3, 0.2)
+# How many recoveries are recorded at each depth below the first.
+_NESTED = 3
+_PER_BOOT = 400
+_PER_ROUND = 800
+# How many failures are printed.
+SHOWN = 10
+_MEMORY_MIB = 256
+_BOOT_LIMIT_S = 900.0
+_TOOL_LIMIT_S = 900.0
+_MIB = 1 << 20
+_UUID = "5b1e6e00-0000-4000-8000-000000000001"
+_HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
+_RECOVERIES = {"L": LAZY, "S": STOCK}
+_CUT = r"\d+(?:[lk]|[so]\d+)"
+_NAME = re.compile(rf"(?:{_CUT}/[LS]/)*{_CUT}")
+_ANNOUNCED = re.compile(r"crash: (\S+)$")
+
+# What is promised of a path: its entry, or None: it is not there.
+Promises = dict[str, str | None]
+
+
+# --- What was promised --------------------------------------------------------
+
+
+def promises(marks: Sequence[tuple[int, str]], place: int, before: Mapping[str, str | None]) -> Promises:
+    """What holds after a cut at `place`, if `before` held at the record's beginning."""
+    held = dict(before)
+    for at, text in marks:
+        if at >= place:
+            break
+        word, _, rest = text.partition(" ")
+        if word == "touch":
+            held.pop(rest, None)
+        elif word == "gone":
+            held[rest] = None
+        elif word == "keep":
+            path, _, entry = rest.partition("\t")
+            held[path] = entry
+    return held
+
+
+def broken_promises(held: Mapping[str, str | None], tree: Mapping[str, str]) -> list[str]:
+    found = []
+    for path, entry in sorted(held.items()):
+        there = tree.get(path)
+        if there != entry:
+            found.append(f"{path} was synced as {entry or 'gone'} and is {there or 'gone'}")
+    return found
+
+
+# --- One state ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """A distinct state: what `shingle-crash states` prints of it."""
+
+    name: str
+    source: int
+    place: int
+    fate: str
+    hash: str
+    cut: int
+    replayed: int
+    complaint: str | None
+
+    @property
+    def depth(self) -> int:
+        """How often the power was cut, this cut included."""
+        return 1 + self.name.count("/") // 2
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at a state: the mount's options, and which image of it."""
+
+    name: str
+    options: str
+    replayed: bool = False
+    again: bool = False
+    read: str | None = None
+
+
+def views(number: int) -> list[View]:
+    """Stock, lazy, what e2fsck replayed; by turns read-only and writable, and stock again after lazy."""
+    kept = f"{STATISTICS}/rebuilt"
+    if number % 2:
+        return [
+            View("stock", f"ro,{STOCK}"),
+            View("lazy", f"ro,{LAZY}", read=kept),
+            View("replayed", f"ro,{STOCK}", replayed=True),
+        ]
+    return [
+        View("stock", STOCK),
+        View("lazy", LAZY, read=kept),
+        View("stock after lazy", f"ro,{STOCK}", again=True),
+        View("replayed", f"ro,{STOCK}", replayed=True),
+    ]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    problems: tuple[str, ...]
+    refused: bool = False
+    kept: bool = False
+
+
+def judge(
+    state: State,
+    looked: Sequence[View],
+    answers: Sequence[Mapping[str, Any]],
+    trees: Mapping[str, Mapping[str, str]],
+    held: Mapping[str, str | None],
+    may_refuse: str | None = None,
+) -> Judgement:
+    """What is wrong with a state."""
+    problems = [] if state.complaint is None else [state.complaint]
+    refused = kept = False
+    first: str | None = None
+    for view, answer in zip(looked, answers, strict=True):
+        error = answer.get("error")
+        if error is not None:
+            if view.name == "lazy" and may_refuse is not None and may_refuse in error:
+                refused = True
+            else:
+                problems.append(f"{view.name} ({view.options}): {error}")
+            continue
+        kept = kept or (view.name == "lazy" and answer.get("read") not in ("", "0", None))
+        tree = str(answer["tree"])
+        if first is None:
+            first = tree
+            problems += [f"{view.name}: {each}" for each in broken_promises(held, trees[tree])]
+        elif tree != first:
+            problems.append(f"{view.name} shows another tree: {difference(trees[first], trees[tree])}")
+    return Judgement(tuple(problems), refused, kept)
+
+
+def difference(a: Mapping[str, str], b: Mapping[str, str]) -> str:
+    """The first paths that differ."""
+    paths = sorted(path for path in {*a, *b} if a.get(path) != b.get(path))
+    shown = [f"{path}: {a.get(path, 'gone')} | {b.get(path, 'gone')}" for path in paths[:3]]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return "; ".join(shown) + more
+
+
+# --- A round ------------------------------------------------------------------
+
+
+@dataclass
+class Source:
+    """A record and what came before it."""
+
+    name: str
+    disk: Path
+    record: Path
+    marks: list[tuple[int, str]]
+    before: Promises
+
+    @property
+    def early(self) -> int:
+        """The event with which the first mount was over."""
+        return next((at for at, text in self.marks if text == MOUNTED), 0)
+
+
+@dataclass
+class Tally:
+    """What was explored."""
+
+    states: int = 0
+    by_depth: Counter[int] = field(default_factory=Counter)
+    by_fate: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    refused: int = 0
+    boundaries: int = 0
+    boundaries_cut: int = 0
+    writes: int = 0
+    writes_cut: int = 0
+    rounds: int = 0
+    boots: int = 0
+    host_s: float = 0.0
+    failures: list[Found] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        for name in ("states", "kept", "refused", "boundaries", "boundaries_cut", "writes", "writes_cut"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.rounds, self.boots, self.host_s = (
+            self.rounds + other.rounds, self.boots + other.boots, self.host_s + other.host_s,
+        )  # fmt: skip
+        self.by_depth += other.by_depth
+        self.by_fate += other.by_fate
+        self.failures += other.failures
+
+
+@dataclass(frozen=True)
+class Found:
+    """A state that is not as it should be."""
+
+    workload: str
+    seed: int
+    name: str
+    problems: tuple[str, ...]
+    flush_ignored: bool = False
+
+    @property
+    def replay(self) -> str:
+        lie = " --flush-ignored" if self.flush_ignored else ""
+        return f"./shingle crash --workload {self.workload} --seed {self.seed} --replay {self.name}{lie}"
+
+
+Machines = Callable[[str], build.Built]
+
+
+class Round:
+    """One workload with one seed, in a folder of its own."""
+
+    def __init__(
+        self, workload: Workload, seed: int, machines: Machines, folder: Path, *, flush_ignored: bool = False,
+        checked_on: str = "main",
+    ) -> None:  # fmt: skip
+        self.workload = workload
+        self.seed = seed
+        self.folder = folder
+        self.flush_ignored = flush_ignored
+        self._machines = machines
+        self._checked_on = checked_on
+        self._sources: dict[str, Source] = {}
+        self.tally = Tally(rounds=1)
+
+    # The disks differ: FUA or not, and how long requests take and overtake each other.
+    @property
+    def _kind(self) -> list[str]:
+        delay_us = (300, 3000, 12000)[self.seed % 3]
+        return ["--delay-us", str(delay_us), *(["--no-fua"] if self.seed % 2 else [])]
+
+    def _tool(self, *arguments: str | Path) -> str:
+        argv = [self._machines("main").crates.crash, *arguments]
+        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, timeout=_TOOL_LIMIT_S, check=False)
+        if done.returncode != 0:
+            raise Failure(f"shingle-crash {arguments[0]} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def _boot(self, name: str, steps: Sequence[job.Step], disk: Path, kernel: str, **more: Any) -> Path:
+        out = self.folder / name
+        out.mkdir()
+        boot = machine.Boot(
+            steps=tuple(steps), drive=disk, seed=self.seed, memory_mib=_MEMORY_MIB, host_limit_s=_BOOT_LIMIT_S,
+            kernel_arguments=("loglevel=5", "shingle.memory_mb=2048"), **more,
+        )  # fmt: skip
+        self.tally.boots += 1
+        machine.run(self._machines(kernel).machine, boot, out)
+        return out
+
+    def _formatted(self) -> Path:
+        image, disk = self.folder / "base.img", self.folder / "base.disk"
+        with image.open("wb") as file:
+            file.truncate(self.workload.disk_mib * _MIB)
+        extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_HASH_SEED}"
+        size = self.workload.made_mib or self.workload.disk_mib
+        process.run(
+            ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-U", _UUID, "-N", "1024", "-E", extended,
+             *self.workload.extended, image, f"{size}M"],
+            what="mke2fs", limit_s=60, env=os.environ | {"E2FSPROGS_FAKE_TIME": "1767225600"},
+        )  # fmt: skip
+        self._tool("disk", image, *self._kind, "-o", disk)
+        image.unlink()
+        return disk
+
+    def _recorded(self, name: str, disk: Path, steps: Sequence[job.Step], before: Promises) -> Source:
+        number = len(self._sources)
+        record = self.folder / f"{number}.record"
+        self._boot(f"{number}.out", steps, disk, self.workload.kernel, trace=record)
+        marks = [(int(at), str(text)) for at, text in map(json.loads, self._tool("marks", record).splitlines())]
+        source = Source(name, disk, record, marks, before)
+        self._sources[name] = source
+        return source
+
+    def source(self, name: str = "") -> Source:
+        """The record that begins with this chain of cuts and recoveries, as in `120s77/L/`; made if it is not there."""
+        if name in self._sources:
+            return self._sources[name]
+        if not name:
+            steps = self.workload.steps(self.workload, self._derived("workload"))
+            return self._recorded("", self._formatted(), steps, {})
+        *chain, cut, recovery = name.rstrip("/").split("/")
+        parent = self.source("".join(f"{part}/" for part in chain))
+        disk = self.folder / f"{len(self._sources)}.disk"
+        self._tool("cut", parent.disk, parent.record, cut, *self._lie, *self._kind, "-o", disk)
+        return self._nested(parent, cut, recovery, disk)
+
+    def _nested(self, parent: Source, cut: str, recovery: str, disk: Path) -> Source:
+        name = f"{parent.name}{cut}/{recovery}/"
+        seed = self._derived(name)
+        load = crash_workload.marked(
+            self.workload.kind, seed, 25, clear=crash_workload.WORK, path=f"deeper{name.count('/') // 2}",
+            fsync_one_in=2, sync_one_in=12, wide=30,
+        )  # fmt: skip
+        beside = recovery == "L" and self.workload.beside
+        wrapped = [job.background(list(beside)), load, job.stop_background()] if beside else [load]
+        steps = crash_workload.mounted(*wrapped, options=_RECOVERIES[recovery])
+        place = int(re.match(r"\d+", cut)[0])  # type: ignore[index]
+        return self._recorded(name, disk, steps, promises(parent.marks, place, parent.before))
+
+    @property
+    def _lie(self) -> list[str]:
+        return ["--flush-ignored"] if self.flush_ignored else []
+
+    def _derived(self, what: str) -> int:
+        """A seed of its own for each part of a round."""
+        text = f"{self.workload.name} {self.seed} {what}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+    def _chosen_sources(self) -> list[Source]:
+        """The workload's record, and recoveries of some states, and of some states of those."""
+        levels = [[self.source()]]
+        for depth in (1, 2):
+            level = []
+            for number in range(_NESTED):
+                parent = levels[-1][number % len(levels[-1])]
+                recovery = "LSL"[(number + depth) % 3]
+                disk = self.folder / f"{len(self._sources)}.disk"
+                seed = self._derived(f"parent {depth} {number}")
+                # After the first mount of the workload, or a cut leaves nothing to recover.
+                after = parent.early if depth == 1 else 0
+                cut = self._tool(
+                    "cut", parent.disk, parent.record, f"random:{seed}", "--after", str(after), *self._lie, *self._kind,
+                    "-o", disk,
+                ).strip()  # fmt: skip
+                name = f"{parent.name}{cut}/{recovery}/"
+                if name not in self._sources:
+                    level.append(self._nested(parent, cut, recovery, disk))
+            levels.append(level)
+        return [source for level in levels for source in level]
+
+    def explore(self, count: int) -> Tally:
+        """Checks about so many distinct states."""
+        sources = self._chosen_sources()
+        plan = []
+        for source in sources:
+            depth = source.name.count("/") // 2
+            share = _SHARES[depth] / sum(each.name.count("/") // 2 == depth for each in sources)
+            plan.append((source, max(1, round(count * share)), None))
+        return self._checked(plan)
+
+    def replay(self, name: str) -> Tally:
+        """Checks one state."""
+        head, slash, cut = name.rpartition("/")
+        return self._checked([(self.source(f"{head}{slash}"), 1, [cut])])
+
+    def image(self, name: str, target: Path) -> None:
+        """Writes a state as a raw image."""
+        head, slash, cut = name.rpartition("/")
+        source = self.source(f"{head}{slash}")
+        self._tool("cut", source.disk, source.record, cut, *self._lie, "--raw", "-o", target)
+
+    def _checked(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> Tally:
+        states = self._states(wanted)
+        for first in range(0, len(states), _PER_BOOT):
+            self._look(first, states[first : first + _PER_BOOT], [source for source, _, _ in wanted])
+        return self.tally
+
+    def _states(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> list[State]:
+        plan = {
+            "flush_ignored": self.flush_ignored,
+            "seen": [],
+            "sources": [
+                {
+                    "name": source.name, "disk": str(source.disk), "record": str(source.record), "count": count,
+                    "early": source.early if source.name else 0, "seed": self._derived(f"cuts {source.name}"),
+                    "cuts": cuts,
+                }
+                for source, count, cuts in wanted
+            ],
+        }  # fmt: skip
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        said = self._tool(
+            "states", self.folder / "plan.json", "-o", self.folder / "states.disk", "--scratch", self.folder
+        )
+        states = []
+        for line in map(json.loads, said.splitlines()):
+            if "hash" in line:
+                states.append(State(**line))
+                continue
+            for name in ("boundaries", "boundaries_cut", "writes", "writes_cut"):
+                setattr(self.tally, name, getattr(self.tally, name) + line[name])
+        return states
+
+    def _look(self, first: int, states: Sequence[State], sources: Sequence[Source]) -> None:
+        """Boots machines that look at these states. One that brings its machine down has failed; the rest goes on."""
+        left = list(states)
+        numbers = {state.name: first + index for index, state in enumerate(states)}
+        while left:
+            looked = {state.name: views(numbers[state.name]) for state in left}
+            name = f"look{self.tally.boots}.out"
+            said: str | None = None
+            try:
+                self._boot_to_look(name, left, looked)
+            except Failure as failure:
+                said = str(failure)
+            trees, answers = _read_answers(self.folder / name / "answers.jsonl")
+            console = (self.folder / name / "console.log").read_text(errors="replace")
+            culprit = _culprit(console, left) if said is not None else None
+            done = []
+            for state in left:
+                if state is culprit:
+                    self._count(state, Judgement((said or "",)))
+                    done.append(state)
+                    break
+                if state.name not in answers or said is not None:
+                    continue
+                held = self._held(state, sources)
+                judged = judge(state, looked[state.name], answers[state.name], trees, held, self.workload.may_refuse)
+                self._count(state, judged)
+                done.append(state)
+            if not done:
+                raise Failure(said or "the machine answered for no state.")
+            left = [state for state in left if state not in done]
+
+    def _boot_to_look(self, name: str, states: Sequence[State], looked: Mapping[str, Sequence[View]]) -> None:
+        checks = self.folder / "checks.jsonl"
+        with checks.open("w") as file:
+            for state in states:
+                mounts = [
+                    {
+                        "state": None if view.again else state.replayed if view.replayed else state.cut,
+                        "options": view.options, "read": view.read,
+                    }
+                    for view in looked[state.name]
+                ]  # fmt: skip
+                file.write(json.dumps({"name": state.name, "mounts": mounts}) + "\n")
+        step: job.Step = {"do": "check_states", "checks": checks.name, "answers": "answers.jsonl"}
+        self._boot(name, [step], self.folder / "states.disk", self._checked_on, files=(checks,))
+
+    def _held(self, state: State, sources: Sequence[Source]) -> Promises:
+        source = sources[state.source]
+        return promises(source.marks, state.place, source.before)
+
+    def _count(self, state: State, judged: Judgement) -> None:
+        self.tally.states += 1
+        self.tally.by_depth[state.depth] += 1
+        self.tally.by_fate[state.fate] += 1
+        self.tally.kept += judged.kept
+        self.tally.refused += judged.refused
+        if judged.problems:
+            found = Found(self.workload.name, self.seed, state.name, judged.problems, self.flush_ignored)
+            self.tally.failures.append(found)
+
+
+def _read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[dict[str, Any]]]]:
+    trees: dict[str, dict[str, str]] = {}
+    answers: dict[str, list[dict[str, Any]]] = {}
+    if path.exists():
+        text = path.read_text()
+        for line in map(json.loads, text[: text.rfind("\n") + 1].splitlines()):
+            if "tree" in line:
+                trees[line["tree"]] = line["entries"]
+            else:
+                answers[line["name"]] = line["views"]
+    return trees, answers
+
+
+def _culprit(console: str, states: Sequence[State]) -> State | None:
+    """The state that was looked at when the kernel began to complain."""
+    trouble = diagnose(console)
+    by_name = {state.name: state for state in states}
+    current: State | None = None
+    for line in lines(console):
+        announced = _ANNOUNCED.search(line)
+        if announced and announced[1] in by_name:
+            current = by_name[announced[1]]
+        elif trouble is not None and line == trouble.line:
+            break
+    return current
+
+
+# --- Many rounds --------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def round_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="shingle-crash-", dir=run_directory()) as name:
+        yield Path(name)
+
+
+def explore(
+    workloads: Sequence[Workload],
+    states: int,
+    seed: int,
+    machines: Machines,
+    *,
+    tell: Callable[[str], None] = lambda text: None,
+    flush_ignored: bool = False,
+    checked_on: str = "main",
+    width: int = 2,
+) -> dict[str, Tally]:
+    """So many distinct states, the same share for each workload, `width` rounds side by side."""
+    share = -(-states // len(workloads))
+    tallies = {workload.name: Tally() for workload in workloads}
+    lock = threading.Lock()
+    began = time.monotonic()
+
+    def rounds(workload: Workload) -> Iterator[tuple[int, int]]:
+        count = max(1, -(-share // _PER_ROUND))
+        for number in range(count):
+            yield seed + number, -(-share // count)
+
+    def one(workload: Workload, own_seed: int, count: int) -> None:
+        start = time.monotonic()
+        with round_folder() as folder:
+            part = Round(workload, own_seed, machines, folder, flush_ignored=flush_ignored, checked_on=checked_on)
+            tally = part.explore(count)
+        tally.host_s = time.monotonic() - start
+        with lock:
+            tallies[workload.name].add(tally)
+            done = sum(each.states for each in tallies.values())
+            wrong = sum(len(each.failures) for each in tallies.values())
+            tell(f"{done} states, {done / (time.monotonic() - began):.1f}/s, {wrong} not as they should be")
+
+    tasks = []
+    # Of each workload a round, then of each another: what is stopped early has seen all.
+    for turn in zip(*(list(rounds(workload)) for workload in workloads), strict=True):
+        for workload, (own_seed, count) in zip(workloads, turn, strict=True):
+            tasks.append(lambda w=workload, s=own_seed, c=count: one(w, s, c))
+    process.in_parallel(tasks, width=width)
+    return tallies
+
+
+def replay(
+    workload: Workload,
+    seed: int,
+    name: str,
+    machines: Machines,
+    *,
+    keep: Path | None = None,
+    flush_ignored: bool = False,
+) -> Tally:
+    """Checks the state of that name again; `keep` gets it as a raw image."""
+    if not _NAME.fullmatch(name):
+        raise Failure(f"{name!r} is no state; expected cuts and recoveries as in 412s77/L/33k.", status=2)
+    began = time.monotonic()
+    with round_folder() as folder:
+        part = Round(workload, seed, machines, folder, flush_ignored=flush_ignored)
+        tally = part.replay(name)
+        if keep is not None:
+            part.image(name, keep)
+    tally.host_s = time.monotonic() - began
+    return tally
+
+
+def table(tallies: Mapping[str, Tally]) -> Table:
+    """A row per workload, and the sum."""
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    shown.add_column("workload", no_wrap=True)
+    headings = (
+        "states", "cut\nonce", "twice", "three\ntimes", "all\nlost", "all\nkept", "some", "other\norder",
+        "boundaries\ncut", "writes\ncut", "log\ntaken over", "refused", "wrong", "a second",
+    )  # fmt: skip
+    for heading in headings:
+        shown.add_column(heading, justify="right", no_wrap=True)
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally)
+    for name, tally in {**tallies, "all": total}.items():
+        shown.add_row(
+            name, f"{tally.states:,}",
+            *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
+            *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
+            f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
+            f"{tally.kept:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
+            f"{tally.states / tally.host_s:.1f}" if tally.host_s else "",
+        )  # fmt: skip
+    return shown
+
+
+def write_records(path: Path, tallies: Mapping[str, Tally], built: build.Built, seed: int) -> None:
+    """Adds a JSON line per workload."""
+    with path.open("a") as file:
+        for name, tally in tallies.items():
+            line = {
+                "schema": 1, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
+                "failures": len(tally.failures), "refused": tally.refused, "kept": tally.kept,
+                "by_cuts": {str(depth): count for depth, count in sorted(tally.by_depth.items())},
+                "by_fate": dict(sorted(tally.by_fate.items())),
+                "boundaries": tally.boundaries, "boundaries_cut": tally.boundaries_cut,
+                "writes": tally.writes, "writes_cut": tally.writes_cut, "boots": tally.boots,
+                "host": {"seconds": round(tally.host_s, 1), "processors": os.cpu_count()},
+                "versions": {"linux": built.kernel.version, "kernel": built.kernel.key},
+            }  # fmt: skip
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
