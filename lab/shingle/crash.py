@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from rich import box
 from rich.table import Table
 
 from shingle import build, crash_workload, job, machine, process
-from shingle.console import diagnose, lines
+from shingle.console import Trouble, diagnose, lines
 from shingle.crash_workload import LAZY, MOUNTED, STATISTICS, STOCK, Workload
 from shingle.failure import Failure
 from shingle.paths import run_directory
@@ -397,6 +397,7 @@ class Round:
     def _states(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> list[State]:
         plan = {
             "flush_ignored": self.flush_ignored,
+            "preen": "orphan_file" in self.workload.mkfs,
             "seen": [],
             "sources": [
                 {
@@ -423,33 +424,32 @@ class Round:
     def _look(self, first: int, states: Sequence[State], sources: Sequence[Source]) -> None:
         """Boots machines that look at these states. One that brings its machine down has failed; the rest goes on."""
         left = list(states)
-        numbers = {state.name: first + index for index, state in enumerate(states)}
+        looked = {state.name: views(first + number) for number, state in enumerate(states)}
         while left:
-            looked = {state.name: views(numbers[state.name]) for state in left}
             name = f"look{self.tally.boots}.out"
-            said: str | None = None
+            died: str | None = None
             try:
                 self._boot_to_look(name, left, looked)
             except Failure as failure:
-                said = str(failure)
+                died = str(failure)
+            said = by_state((self.folder / name / "console.log").read_text(errors="replace"), left)
+            if died is not None:
+                # What it found of the states before was not written out.
+                if process.stopping() or not said:
+                    raise Failure(died)
+                culprit = list(said)[-1]
+                self._count(next(state for state in left if state.name == culprit), Judgement((died,)))
+                left = [state for state in left if state.name != culprit]
+                continue
             trees, answers = _read_answers(self.folder / name / "answers.jsonl")
-            console = (self.folder / name / "console.log").read_text(errors="replace")
-            culprit = _culprit(console, left) if said is not None else None
-            done = []
             for state in left:
-                if state is culprit:
-                    self._count(state, Judgement((said or "",)))
-                    done.append(state)
-                    break
-                if state.name not in answers or said is not None:
-                    continue
                 held = self._held(state, sources)
                 judged = judge(state, looked[state.name], answers[state.name], trees, held, self.workload.may_refuse)
+                trouble = diagnose(said[state.name])
+                if trouble is not None:
+                    judged = replace(judged, problems=(*judged.problems, f"the kernel says: {trouble.line}"))
                 self._count(state, judged)
-                done.append(state)
-            if not done:
-                raise Failure(said or "the machine answered for no state.")
-            left = [state for state in left if state not in done]
+            return
 
     def _boot_to_look(self, name: str, states: Sequence[State], looked: Mapping[str, Sequence[View]]) -> None:
         checks = self.folder / "checks.jsonl"
@@ -464,7 +464,9 @@ class Round:
                 ]  # fmt: skip
                 file.write(json.dumps({"name": state.name, "mounts": mounts}) + "\n")
         step: job.Step = {"do": "check_states", "checks": checks.name, "answers": "answers.jsonl"}
-        self._boot(name, [step], self.folder / "states.disk", self._checked_on, files=(checks,))
+        # What the kernel complains of is told apart by state.
+        disk, expected = self.folder / "states.disk", tuple(Trouble)
+        self._boot(name, [step], disk, self._checked_on, files=(checks,), expected=expected)
 
     def _held(self, state: State, sources: Sequence[Source]) -> Promises:
         source = sources[state.source]
@@ -494,18 +496,18 @@ def _read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list
     return trees, answers
 
 
-def _culprit(console: str, states: Sequence[State]) -> State | None:
-    """The state that was looked at when the kernel began to complain."""
-    trouble = diagnose(console)
-    by_name = {state.name: state for state in states}
-    current: State | None = None
+def by_state(console: str, states: Sequence[State]) -> dict[str, str]:
+    """What the kernel said while it was at each of these states."""
+    names = {state.name for state in states}
+    said: dict[str, list[str]] = {}
+    current: list[str] = []
     for line in lines(console):
         announced = _ANNOUNCED.search(line)
-        if announced and announced[1] in by_name:
-            current = by_name[announced[1]]
-        elif trouble is not None and line == trouble.line:
-            break
-    return current
+        if announced and announced[1] in names:
+            current = said.setdefault(announced[1], [])
+        else:
+            current.append(line)
+    return {name: "\n".join(each) for name, each in said.items()}
 
 
 # --- Many rounds --------------------------------------------------------------

@@ -86,11 +86,11 @@ def test_depth_is_the_number_of_cuts() -> None:
     assert [State(name, 0, 0, "l", "", 0, 1, None).depth for name in ("7l", "7l/L/3k", "7l/L/3k/S/1l")] == [1, 2, 3]
 
 
-def test_the_state_that_brought_the_machine_down_is_found() -> None:
+def test_what_the_kernel_says_is_told_apart_by_state() -> None:
     states = [State(name, 0, 0, "l", "", 0, 1, None) for name in ("1l", "2k", "3l")]
-    console = "crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
-    assert crash._culprit(console, states) is states[1]
-    assert crash._culprit("crash: 1l\ncrash: 3l\n", states) is states[2]
+    console = "boot\n[ 0.1] crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
+    said = crash.by_state(console, states)
+    assert list(said.items()) == [("1l", "fine"), ("2k", "WARNING: CPU: 0 PID: 1 at fs\nmore"), ("3l", "")]
 
 
 def test_a_failure_says_how_it_is_replayed() -> None:

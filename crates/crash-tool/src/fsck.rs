@@ -39,12 +39,16 @@ fn run(arguments: &[&str], image: &Path, accepted: &[i32]) -> io::Result<Option<
     Ok(Some(text.replace(&*image.to_string_lossy(), "IMAGE")))
 }
 
-/// Replays and checks.
-pub fn check(image: &Path) -> io::Result<Verdict> {
-    for (arguments, accepted) in [
-        (&["-E", "journal_only", "-y"][..], &[0, 1][..]),
-        (&["-f", "-n"][..], &[0][..]),
-    ] {
+/// Replays and checks. With `preen` e2fsck does in between what it does at boot: of a volume with an orphan file, a check
+/// that may change nothing complains about orphans that are as they should be after a crash.
+pub fn check(image: &Path, preen: bool) -> io::Result<Verdict> {
+    let replay: (&[&str], &[i32]) = (&["-E", "journal_only", "-y"], &[0, 1]);
+    let at_boot: (&[&str], &[i32]) = (&["-p"], &[0, 1]);
+    let all: (&[&str], &[i32]) = (&["-f", "-n"], &[0]);
+    for (arguments, accepted) in [Some(replay), preen.then_some(at_boot), Some(all)]
+        .into_iter()
+        .flatten()
+    {
         if let Some(complaint) = run(arguments, image, accepted)? {
             return Ok(Verdict::Complaint(complaint));
         }

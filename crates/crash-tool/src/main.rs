@@ -94,6 +94,8 @@ struct Kind {
 #[serde(deny_unknown_fields)]
 struct Plan {
     flush_ignored: bool,
+    /// e2fsck -p comes between the replay and the check.
+    preen: bool,
     /// Hashes of states that were checked before.
     seen: Vec<String>,
     sources: Vec<Source>,
@@ -317,7 +319,7 @@ fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
             found += 1;
             let file = image::write(&image_path, before, &after, &pool)
                 .map_err(|e| named(&image_path, e))?;
-            let verdict = fsck::check(&image_path)?;
+            let verdict = fsck::check(&image_path, plan.preen)?;
             let name = cut.to_string();
             let fate = name
                 .trim_start_matches(|c: char| c.is_ascii_digit())
