@@ -280,7 +280,7 @@ class Round:
         out.mkdir()
         boot = machine.Boot(
             steps=tuple(steps), drive=disk, seed=self.seed, memory_mib=_MEMORY_MIB, host_limit_s=_BOOT_LIMIT_S,
-            kernel_arguments=("loglevel=5", "shingle.memory_mb=2048"), **more,
+            kernel_arguments=("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048"), **more,
         )  # fmt: skip
         self.tally.boots += 1
         machine.run(self._machines(kernel).machine, boot, out)

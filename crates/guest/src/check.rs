@@ -78,7 +78,8 @@ fn put(output: &mut impl Write, value: &Value) -> Result<(), Failure> {
 /// Into the kernel's log, so that what the kernel says next can be told whose it is.
 fn announce(name: &str) {
     if let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") {
-        let _ = write!(log, "<4>crash: {name}");
+        // In one write, or it is two messages.
+        let _ = log.write_all(format!("<4>crash: {name}").as_bytes());
     }
 }
 
