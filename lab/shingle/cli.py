@@ -431,29 +431,28 @@ def crash_command(
         built = {variant: build.everything(variant, progress=progress) for variant in sorted(kernels)}
         if replay is not None:
             with progress.task(f"state {replay} of {names[0]}"):
-                tally = crash.replay(
+                explored = crash.replay(
                     workloads[0], seed, replay, built.__getitem__, keep=keep, flush_ignored=flush_ignored
                 )
-            tallies = {names[0]: tally}
         else:
             with progress.task("cutting the power") as tell:
-                tallies = crash.explore(
+                explored = crash.explore(
                     workloads, states, seed, built.__getitem__, tell=tell, flush_ignored=flush_ignored
                 )
-    table.put(out, crash.table(tallies))
+    table.put(out, crash.table(explored))
+    out.print(f"seed {seed}; {crash.rate(explored)}", soft_wrap=True)
     if keep is not None:
         out.print(f"image: {keep}", soft_wrap=True)
     if record_file is not None:
-        crash.write_records(record_file, tallies, built["main"], seed)
+        crash.write_records(record_file, explored, built["main"], seed)
         out.print(f"records: {record_file}", soft_wrap=True)
-    failures = [failure for tally in tallies.values() for failure in tally.failures]
-    for failure in failures[: crash.SHOWN]:
+    total = explored.total
+    for failure in total.failures[: crash.SHOWN]:
         out.print(f"\n{failure.replay}", markup=False, soft_wrap=True)
         for problem in failure.problems:
             out.print(f"  {problem}", markup=False, soft_wrap=True)
-    if failures:
-        checked = sum(tally.states for tally in tallies.values())
-        raise Failure(f"{len(failures)} of {checked} states are not as they should be.")
+    if total.failures:
+        raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
 
 
 @cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-import subprocess
+import resource
 import tempfile
 import threading
 import time
@@ -34,10 +34,12 @@ from shingle.paths import run_directory
 
 # Which share of a round's states is cut from the workload, from a recovery, from a recovery of a recovery.
 _SHARES = (0.5, 0.3, 0.2)
-# How many recoveries are recorded at each depth below the first.
-_NESTED = 3
+# Of so many nested states one more recovery is recorded, within these limits.
+_STATES_A_RECOVERY = 60
+_RECOVERIES_MIN, _RECOVERIES_MAX = 3, 16
 _PER_BOOT = 400
-_PER_ROUND = 800
+# Enough for every boundary and every write of a record.
+_PER_ROUND = 10_000
 # How many failures are printed.
 SHOWN = 10
 _MEMORY_MIB = 256
@@ -49,6 +51,7 @@ _HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
 _RECOVERIES = {"L": LAZY, "S": STOCK}
 _CUT = r"\d+(?:[lk]|[so]\d+)"
 _NAME = re.compile(rf"(?:{_CUT}/[LS]/)*{_CUT}")
+_SAID = re.compile(r"; kernel: crash: \S+")
 _ANNOUNCED = re.compile(r"crash: (\S+)$")
 
 # What is promised of a path: its entry, or None: it is not there.
@@ -154,8 +157,8 @@ def judge(
     refused = kept = False
     first: str | None = None
     for view, answer in zip(looked, answers, strict=True):
-        error = answer.get("error")
-        if error is not None:
+        error = _SAID.sub("", answer.get("error") or "")
+        if error:
             if view.name == "lazy" and may_refuse is not None and may_refuse in error:
                 refused = True
             else:
@@ -191,6 +194,17 @@ class Source:
     record: Path
     marks: list[tuple[int, str]]
     before: Promises
+    # Cuts that were tried, and where they were.
+    tried: int = 0
+    boundaries: int = 0
+    writes: int = 0
+    boundaries_cut: set[int] = field(default_factory=set)
+    writes_cut: set[int] = field(default_factory=set)
+
+    @property
+    def depth(self) -> int:
+        """How often the power was cut before."""
+        return self.name.count("/") // 2
 
     @property
     def early(self) -> int:
@@ -215,6 +229,13 @@ class Tally:
     boots: int = 0
     host_s: float = 0.0
     failures: list[Found] = field(default_factory=list)
+
+    def close(self, sources: Sequence[Source]) -> None:
+        """Takes over where the records were cut."""
+        for source in sources:
+            self.boundaries, self.writes = self.boundaries + source.boundaries, self.writes + source.writes
+            self.boundaries_cut += len(source.boundaries_cut)
+            self.writes_cut += len(source.writes_cut)
 
     def add(self, other: Tally) -> None:
         for name in ("states", "kept", "refused", "boundaries", "boundaries_cut", "writes", "writes_cut"):
@@ -260,6 +281,7 @@ class Round:
         self._machines = machines
         self._checked_on = checked_on
         self._sources: dict[str, Source] = {}
+        self._seen: set[str] = set()
         self.tally = Tally(rounds=1)
 
     # The disks differ: FUA or not, and how long requests take and overtake each other.
@@ -270,10 +292,7 @@ class Round:
 
     def _tool(self, *arguments: str | Path) -> str:
         argv = [self._machines("main").crates.crash, *arguments]
-        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, timeout=_TOOL_LIMIT_S, check=False)
-        if done.returncode != 0:
-            raise Failure(f"shingle-crash {arguments[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        return process.run(argv, what=f"shingle-crash {arguments[0]}", limit_s=_TOOL_LIMIT_S)
 
     def _boot(self, name: str, steps: Sequence[job.Step], disk: Path, kernel: str, **more: Any) -> Path:
         out = self.folder / name
@@ -345,12 +364,13 @@ class Round:
         text = f"{self.workload.name} {self.seed} {what}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
-    def _chosen_sources(self) -> list[Source]:
+    def _chosen_sources(self, count: int) -> list[Source]:
         """The workload's record, and recoveries of some states, and of some states of those."""
         levels = [[self.source()]]
         for depth in (1, 2):
             level = []
-            for number in range(_NESTED):
+            recoveries = round(count * _SHARES[depth] / _STATES_A_RECOVERY)
+            for number in range(min(max(recoveries, _RECOVERIES_MIN), _RECOVERIES_MAX)):
                 parent = levels[-1][number % len(levels[-1])]
                 recovery = "LSL"[(number + depth) % 3]
                 disk = self.folder / f"{len(self._sources)}.disk"
@@ -369,18 +389,32 @@ class Round:
 
     def explore(self, count: int) -> Tally:
         """Checks about so many distinct states."""
-        sources = self._chosen_sources()
-        plan = []
-        for source in sources:
-            depth = source.name.count("/") // 2
-            share = _SHARES[depth] / sum(each.name.count("/") // 2 == depth for each in sources)
-            plan.append((source, max(1, round(count * share)), None))
-        return self._checked(plan)
+        sources = self._chosen_sources(count)
+        depths = Counter(source.depth for source in sources)
+        wanted = {
+            source.name: max(1, round(count * _SHARES[source.depth] / depths[source.depth])) for source in sources
+        }
+        while any(wanted.values()):
+            # A boot's worth at a time, of each source its share.
+            left = sum(wanted.values())
+            part = [(source, -(-wanted[source.name] * min(_PER_BOOT, left) // left), None) for source in sources]
+            states = self._states(part)
+            if not states:
+                break
+            self._look(states, sources)
+            got = Counter(state.source for state in states)
+            for number, (source, asked, _) in enumerate(part):
+                # A record that has no more distinct states than it gave is done with.
+                wanted[source.name] = wanted[source.name] - asked if got[number] == asked else 0
+        self.tally.close(sources)
+        return self.tally
 
     def replay(self, name: str) -> Tally:
         """Checks one state."""
         head, slash, cut = name.rpartition("/")
-        return self._checked([(self.source(f"{head}{slash}"), 1, [cut])])
+        source = self.source(f"{head}{slash}")
+        self._look(self._states([(source, 1, [cut])]), [source])
+        return self.tally
 
     def image(self, name: str, target: Path) -> None:
         """Writes a state as a raw image."""
@@ -388,22 +422,16 @@ class Round:
         source = self.source(f"{head}{slash}")
         self._tool("cut", source.disk, source.record, cut, *self._lie, "--raw", "-o", target)
 
-    def _checked(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> Tally:
-        states = self._states(wanted)
-        for first in range(0, len(states), _PER_BOOT):
-            self._look(first, states[first : first + _PER_BOOT], [source for source, _, _ in wanted])
-        return self.tally
-
     def _states(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> list[State]:
         plan = {
             "flush_ignored": self.flush_ignored,
             "preen": "orphan_file" in self.workload.mkfs,
-            "seen": [],
+            "seen": sorted(self._seen),
             "sources": [
                 {
                     "name": source.name, "disk": str(source.disk), "record": str(source.record), "count": count,
                     "early": source.early if source.name else 0, "seed": self._derived(f"cuts {source.name}"),
-                    "cuts": cuts,
+                    "skip": source.tried, "cuts": cuts,
                 }
                 for source, count, cuts in wanted
             ],
@@ -416,15 +444,19 @@ class Round:
         for line in map(json.loads, said.splitlines()):
             if "hash" in line:
                 states.append(State(**line))
+                self._seen.add(line["hash"])
                 continue
-            for name in ("boundaries", "boundaries_cut", "writes", "writes_cut"):
-                setattr(self.tally, name, getattr(self.tally, name) + line[name])
+            source, _, _ = wanted[line["source"]]
+            source.tried += line["tried"]
+            source.boundaries, source.writes = line["boundaries"], line["writes"]
+            source.boundaries_cut.update(line["boundaries_cut"])
+            source.writes_cut.update(line["writes_cut"])
         return states
 
-    def _look(self, first: int, states: Sequence[State], sources: Sequence[Source]) -> None:
+    def _look(self, states: Sequence[State], sources: Sequence[Source]) -> None:
         """Boots machines that look at these states. One that brings its machine down has failed; the rest goes on."""
         left = list(states)
-        looked = {state.name: views(first + number) for number, state in enumerate(states)}
+        looked = {state.name: views(number) for number, state in enumerate(states)}
         while left:
             name = f"look{self.tally.boots}.out"
             died: str | None = None
@@ -513,6 +545,22 @@ def by_state(console: str, states: Sequence[State]) -> dict[str, str]:
 # --- Many rounds --------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Explored:
+    """What a run of the explorer found, and what it took."""
+
+    tallies: Mapping[str, Tally]
+    seconds: float
+    cpu_s: float
+
+    @property
+    def total(self) -> Tally:
+        total = Tally()
+        for tally in self.tallies.values():
+            total.add(tally)
+        return total
+
+
 @contextlib.contextmanager
 def round_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="shingle-crash-", dir=run_directory()) as name:
@@ -529,12 +577,12 @@ def explore(
     flush_ignored: bool = False,
     checked_on: str = "main",
     width: int = 2,
-) -> dict[str, Tally]:
+) -> Explored:
     """So many distinct states, the same share for each workload, `width` rounds side by side."""
     share = -(-states // len(workloads))
     tallies = {workload.name: Tally() for workload in workloads}
     lock = threading.Lock()
-    began = time.monotonic()
+    began, cpu_before_s = time.monotonic(), _cpu_s()
 
     def rounds(workload: Workload) -> Iterator[tuple[int, int]]:
         count = max(1, -(-share // _PER_ROUND))
@@ -559,7 +607,13 @@ def explore(
         for workload, (own_seed, count) in zip(workloads, turn, strict=True):
             tasks.append(lambda w=workload, s=own_seed, c=count: one(w, s, c))
     process.in_parallel(tasks, width=width)
-    return tallies
+    return Explored(tallies, time.monotonic() - began, _cpu_s() - cpu_before_s)
+
+
+def _cpu_s() -> float:
+    """Processor time of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def replay(
@@ -570,49 +624,60 @@ def replay(
     *,
     keep: Path | None = None,
     flush_ignored: bool = False,
-) -> Tally:
+) -> Explored:
     """Checks the state of that name again; `keep` gets it as a raw image."""
     if not _NAME.fullmatch(name):
         raise Failure(f"{name!r} is no state; expected cuts and recoveries as in 412s77/L/33k.", status=2)
-    began = time.monotonic()
+    began, cpu_before_s = time.monotonic(), _cpu_s()
     with round_folder() as folder:
         part = Round(workload, seed, machines, folder, flush_ignored=flush_ignored)
         tally = part.replay(name)
         if keep is not None:
             part.image(name, keep)
     tally.host_s = time.monotonic() - began
-    return tally
+    return Explored({workload.name: tally}, tally.host_s, _cpu_s() - cpu_before_s)
 
 
-def table(tallies: Mapping[str, Tally]) -> Table:
+def table(explored: Explored) -> Table:
     """A row per workload, and the sum."""
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     shown.add_column("workload", no_wrap=True)
     headings = (
         "states", "cut\nonce", "twice", "three\ntimes", "all\nlost", "all\nkept", "some", "other\norder",
-        "boundaries\ncut", "writes\ncut", "log\ntaken over", "refused", "wrong", "a second",
+        "boundaries\ncut", "writes\ncut", "log\ntaken over", "refused", "wrong",
     )  # fmt: skip
     for heading in headings:
         shown.add_column(heading, justify="right", no_wrap=True)
-    total = Tally()
-    for tally in tallies.values():
-        total.add(tally)
-    for name, tally in {**tallies, "all": total}.items():
+    for name, tally in {**explored.tallies, "all": explored.total}.items():
         shown.add_row(
             name, f"{tally.states:,}",
             *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
             *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
             f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
             f"{tally.kept:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
-            f"{tally.states / tally.host_s:.1f}" if tally.host_s else "",
         )  # fmt: skip
     return shown
 
 
-def write_records(path: Path, tallies: Mapping[str, Tally], built: build.Built, seed: int) -> None:
-    """Adds a JSON line per workload."""
+def rate(explored: Explored) -> str:
+    """One line on what it took."""
+    states = explored.total.states
+    return (
+        f"{states / explored.seconds:.1f} states a second on {os.cpu_count()} processors with a load of "
+        f"{os.getloadavg()[0]:.0f}; {explored.cpu_s / max(1, states) * 1000:.0f} ms of processor time a state"
+    )
+
+
+def write_records(path: Path, explored: Explored, built: build.Built, seed: int) -> None:
+    """Adds a JSON line per workload, and one for all that says what it took."""
+    host = {
+        "seconds": round(explored.seconds, 1),
+        "cpu_s": round(explored.cpu_s, 1),
+        "processors": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
     with path.open("a") as file:
-        for name, tally in tallies.items():
+        for name, tally in {**explored.tallies, "all": explored.total}.items():
             line = {
                 "schema": 1, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
                 "failures": len(tally.failures), "refused": tally.refused, "kept": tally.kept,
@@ -620,7 +685,7 @@ def write_records(path: Path, tallies: Mapping[str, Tally], built: build.Built, 
                 "by_fate": dict(sorted(tally.by_fate.items())),
                 "boundaries": tally.boundaries, "boundaries_cut": tally.boundaries_cut,
                 "writes": tally.writes, "writes_cut": tally.writes_cut, "boots": tally.boots,
-                "host": {"seconds": round(tally.host_s, 1), "processors": os.cpu_count()},
+                "host": host if name == "all" else {"seconds": round(tally.host_s, 1)},
                 "versions": {"linux": built.kernel.version, "kernel": built.kernel.key},
             }  # fmt: skip
             file.write(json.dumps(line, separators=(",", ":")) + "\n")

@@ -114,6 +114,8 @@ struct Source {
     /// Where the part ends from which every second cut is taken.
     early: usize,
     seed: u64,
+    /// Cuts of that seed that were tried before.
+    skip: usize,
     /// Just these cuts.
     cuts: Option<Vec<String>>,
 }
@@ -139,8 +141,9 @@ struct Offered {
     events: usize,
     writes: usize,
     boundaries: usize,
-    boundaries_cut: usize,
-    writes_cut: usize,
+    /// Places.
+    boundaries_cut: Vec<usize>,
+    writes_cut: Vec<usize>,
     tried: usize,
 }
 
@@ -277,14 +280,16 @@ fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
             events: history.events,
             writes: history.writes.len(),
             boundaries: history.boundaries.len(),
-            boundaries_cut: 0,
-            writes_cut: 0,
+            boundaries_cut: Vec::new(),
+            writes_cut: Vec::new(),
             tried: 0,
         };
         let mut found = 0;
         let cuts: Box<dyn Iterator<Item = Cut>> = match &source.cuts {
             None => Box::new(
-                Cuts::new(&history, source.early, source.seed).take(20 * source.count + 100),
+                Cuts::new(&history, source.early, source.seed)
+                    .skip(source.skip)
+                    .take(20 * source.count + 100),
             ),
             Some(texts) => {
                 let cuts: Result<Vec<Cut>, String> =
@@ -347,7 +352,8 @@ fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
             }
             writeln!(out)?;
         }
-        (offered.boundaries_cut, offered.writes_cut) = (boundaries_cut.len(), writes_cut.len());
+        offered.boundaries_cut = boundaries_cut.into_iter().collect();
+        offered.writes_cut = writes_cut.into_iter().collect();
         serde_json::to_writer(&mut out, &offered)?;
         writeln!(out)?;
     }
