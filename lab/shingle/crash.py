@@ -383,9 +383,24 @@ class Round:
                 ).strip()  # fmt: skip
                 name = f"{parent.name}{cut}/{recovery}/"
                 if name not in self._sources:
-                    level.append(self._nested(parent, cut, recovery, disk))
-            levels.append(level)
-        return [source for level in levels for source in level]
+                    level += self._recovery(parent, cut, recovery, disk)
+            # Without any, the next level begins where this one did.
+            levels.append(level or levels[-1])
+        return list({source.name: source for level in levels for source in level}.values())
+
+    def _recovery(self, parent: Source, cut: str, recovery: str, disk: Path) -> list[Source]:
+        """The record of a recovery; none, and a failure, if the state cannot be recovered."""
+        try:
+            return [self._nested(parent, cut, recovery, disk)]
+        except Failure as failure:
+            said = "\n".join((str(failure), *failure.detail))
+            if process.stopping():
+                raise
+            if recovery == "L" and self.workload.may_refuse is not None and self.workload.may_refuse in said:
+                return []
+            problem = f"a recovery of it ({_RECOVERIES[recovery]}) did not end well: {said}"
+            self._wrong(f"{parent.name}{cut}", (problem,))
+            return []
 
     def explore(self, count: int) -> Tally:
         """Checks about so many distinct states."""
@@ -511,8 +526,11 @@ class Round:
         self.tally.kept += judged.kept
         self.tally.refused += judged.refused
         if judged.problems:
-            found = Found(self.workload.name, self.seed, state.name, judged.problems, self.flush_ignored)
-            self.tally.failures.append(found)
+            self._wrong(state.name, judged.problems)
+
+    def _wrong(self, name: str, problems: tuple[str, ...]) -> None:
+        found = Found(self.workload.name, self.seed, name, problems, self.flush_ignored)
+        self.tally.failures.append(found)
 
 
 def _read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[dict[str, Any]]]]:

@@ -59,8 +59,8 @@ def mounted(*steps: job.Step, options: str = LAZY, policy: str | None = None) ->
 
 def _twice(workload: Workload, seed: int) -> list[job.Step]:
     """Two mounts, so that the second goes on with the log of the first."""
-    first = marked(workload.kind, seed, 120)
-    second = marked(workload.kind, seed + 1, 120, clear=WORK, path="more")
+    first = marked(workload.kind, seed, 150, fsync_one_in=3)
+    second = marked(workload.kind, seed + 1, 150, clear=WORK, path="more", fsync_one_in=3)
     return [*mounted(first), job.umount(), *mounted(second)]
 
 
@@ -104,12 +104,26 @@ def _with(step: job.Step, path: str) -> dict[str, object]:
     return arguments | {"path": path, "operations": 30}
 
 
+def _wraps(workload: Workload, seed: int) -> list[job.Step]:
+    """As above, with so many commits that the log is filled several times over."""
+    first = marked(workload.kind, seed, 180, fsync_one_in=1)
+    second = marked(workload.kind, seed + 1, 180, clear=WORK, path="more", fsync_one_in=1)
+    return [*mounted(first), job.umount(), *mounted(second)]
+
+
 def _cleaner(workload: Workload, seed: int) -> list[job.Step]:
-    """The log is filled several times over, once with each policy."""
-    first = marked(workload.kind, seed, 260, fsync_one_in=2)
-    second = marked(workload.kind, seed + 1, 200, clear=WORK, path="more", fsync_one_in=2)
-    # Idle for longer than the cleaner waits.
-    return [*mounted(first, job.sleep(12), policy="fixed"), job.umount(), *mounted(second, job.sleep(12))]
+    """Much that is live in a log that is filled by each of three mounts, with another policy each."""
+    many = {"fsync_one_in": 2, "dirs": 80, "files": 120}
+    first = marked(workload.kind, seed, 330, **many)
+    later = [marked(workload.kind, seed + turn, 200, path=f"turn{turn}", **many) for turn in (1, 2)]
+    return [
+        *mounted(first, policy="fixed"),
+        job.umount(),
+        # Idle for longer than the cleaner waits.
+        *mounted(later[0], job.sleep(12), policy="watermarks"),
+        job.umount(),
+        *mounted(later[1], policy="off"),
+    ]
 
 
 # With JBD2_LAZY_DEBUG: what is in the oldest log blocks goes home, or into the log again, while handles run.
@@ -129,24 +143,25 @@ def _races(workload: Workload, seed: int) -> list[job.Step]:
 _QUOTA = ("-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota")
 
 _ALL = (
-    Workload("storm", "files come and go, in two mounts of one log", "storm", _twice, journal_mib=8),
+    Workload("storm", "files come and go, in two mounts of one log", "storm", _twice),
     Workload("rename", "names move over each other and across directories", "rename", _twice, journal_mib=8),
-    Workload("truncate", "files shrink, grow and get holes", "truncate", _twice, journal_mib=8),
-    Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice, journal_mib=8),
+    Workload("truncate", "files shrink, grow and get holes", "truncate", _twice),
+    Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice),
     Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA, journal_mib=8),
     Workload(
         "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=8, made_mib=24,
         disk_mib=48, may_refuse="the log holds another superblock; mount without journal_lazy",
     ),
-    Workload("tiny", "the smallest journal, wrapped many times", "mixed", _twice),
-    Workload("cleaner", "both policies of the cleaner on a log that is always full", "storm", _cleaner),
+    Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps),
+    Workload("cleaner", "much is live in a full log, with each of the cleaner's policies", "xattr", _cleaner),
     Workload(
         "races", "freed blocks become data while others are demoted and re-logged, with delays", "reuse", _races,
         kernel="mutant:control", beside=_DISTURB,
     ),
     Workload("turns", "lazy and stock mounts take turns", "mixed", _turns),
     Workload(
-        "small-blocks", "blocks of 1 KiB and an orphan file", "mixed", _twice, ("-O", "orphan_file"), block_bytes=1024,
+        "small-blocks", "blocks of 1 KiB, the smallest journal of all, and an orphan file", "mixed", _wraps,
+        ("-O", "orphan_file"), block_bytes=1024, journal_mib=1,
     ),
 )  # fmt: skip
 WORKLOADS = {each.name: each for each in _ALL}
