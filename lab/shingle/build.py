@@ -46,6 +46,7 @@ class Crates:
     load: Path
     drive_object: Path
     probe: Path
+    crash: Path
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def cargo() -> Iterator[dict[str, str]]:
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     programs = ("shingle-drive", "guest", "load")
-    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", "shingle-probe")))
+    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", "shingle-probe", "shingle-crash")))
     if stored.exists():
         used(stored)
         return crates
@@ -130,14 +131,14 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe"],
+            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe", "-p", "crash-tool"],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,
             env=environment,
         )
         with stored_at(stored) as part:
-            for name in (*programs, "shingle-probe"):
+            for name in (*programs, "shingle-probe", "shingle-crash"):
                 shutil.copy2(target / "release" / name, part / name)
             process.run(
                 [ROOT / "crates/drive-abi/build-object.sh", part / "shingle_drive.o"],

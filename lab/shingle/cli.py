@@ -19,6 +19,8 @@ from rich.console import Console
 
 from shingle import (
     build,
+    crash,
+    crash_workload,
     drive,
     drives_cli,
     experiment,
@@ -382,6 +384,78 @@ def probe_command(
         assert drive_name is not None
         status = probe.simulated(program, drive_name, profile=profile_file, only=only, seed=seed, as_json=as_json)
     sys.exit(status)
+
+
+@cli.command(
+    "crash",
+    epilog=_examples(
+        "crash --states 2000",
+        "crash --workload races,tiny --states 500 --seed 7",
+        "crash --workload rename --seed 7 --replay 412s77/L/33k --keep state.img",
+        "crash --list",
+    ),
+)
+@click.option("--workload", "workload_names", help="Only these workloads, separated by commas.")
+@click.option("--states", type=click.IntRange(1), default=1000, show_default=True, help="Distinct states in all.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same states.")
+@click.option("--replay", metavar="STATE", help="Check one state by its name, which a failure prints.")
+@click.option(
+    "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."
+)
+@click.option("--flush-ignored", is_flag=True, help="A disk that lies about FLUSH and FUA: states must fail.")
+@click.option("--list", "listed", is_flag=True, help="List the workloads.")
+@click.option(
+    "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Add one JSON line per workload to this file (docs/crash-explorer.md).",
+)  # fmt: skip
+def crash_command(
+    workload_names: str | None,
+    states: int,
+    seed: int,
+    replay: str | None,
+    keep: Path | None,
+    flush_ignored: bool,
+    listed: bool,
+    record_file: Path | None,
+) -> None:
+    """Cut the power everywhere, and check every state that is left (docs/crash-explorer.md)."""
+    if listed:
+        for each in crash_workload.WORKLOADS.values():
+            out.print(f"{each.name:16} {each.summary}", soft_wrap=True)
+        return
+    names = list(crash_workload.WORKLOADS) if workload_names is None else _split(workload_names)
+    workloads = [crash_workload.find(name) for name in names]
+    if replay is None and keep is not None:
+        raise click.UsageError("--keep is for --replay.")
+    if replay is not None and len(workloads) != 1:
+        raise click.UsageError("--replay needs the --workload that the state is of.")
+    with Terminal(err) as progress:
+        kernels = {each.kernel for each in workloads} | {"main"}
+        built = {variant: build.everything(variant, progress=progress) for variant in sorted(kernels)}
+        if replay is not None:
+            with progress.task(f"state {replay} of {names[0]}"):
+                explored = crash.replay(
+                    workloads[0], seed, replay, built.__getitem__, keep=keep, flush_ignored=flush_ignored
+                )
+        else:
+            with progress.task("cutting the power") as tell:
+                explored = crash.explore(
+                    workloads, states, seed, built.__getitem__, tell=tell, flush_ignored=flush_ignored
+                )
+    table.put(out, crash.table(explored))
+    out.print(f"seed {seed}; {crash.rate(explored)}", soft_wrap=True)
+    if keep is not None:
+        out.print(f"image: {keep}", soft_wrap=True)
+    if record_file is not None:
+        crash.write_records(record_file, explored, built["main"], seed)
+        out.print(f"records: {record_file}", soft_wrap=True)
+    total = explored.total
+    for failure in total.failures[: crash.SHOWN]:
+        out.print(f"\n{failure.replay}", markup=False, soft_wrap=True)
+        for problem in failure.problems:
+            out.print(f"  {problem}", markup=False, soft_wrap=True)
+    if total.failures:
+        raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
 
 
 @cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))

@@ -90,8 +90,11 @@ def of_records(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
 
 
 def show(console: Console, records: Sequence[Record], *, phases: Sequence[str]) -> None:
-    """Prints the table; where there is no terminal, wide enough for every column."""
-    table = of_records(records, phases=phases)
+    put(console, of_records(records, phases=phases))
+
+
+def put(console: Console, table: Table) -> None:
+    """Prints a table; where there is no terminal, wide enough for every column."""
     if console.is_terminal:
         console.print(table)
         return

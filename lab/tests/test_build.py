@@ -48,7 +48,8 @@ def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
         folder.mkdir(exist_ok=True)
         (folder / "drive.o").write_text(drive)
         (folder / "guest").write_text(guest)
-        return build.Crates(folder / "tool", folder / "guest", folder / "load", folder / "drive.o", folder / "probe")
+        names = ("tool", "guest", "load", "drive.o", "probe", "crash")
+        return build.Crates(*(folder / name for name in names))
 
     first = build.kernel_key("main", crates("1", "1"))
     assert first == build.kernel_key("main", crates("1", "2"))

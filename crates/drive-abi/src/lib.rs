@@ -26,6 +26,7 @@ use alloc::boxed::Box;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::slice;
+use crash_drive::{states::States, CrashDrive};
 use smr_drive::faults::FaultPlan;
 use smr_drive::profile::Translation;
 use smr_drive::request::{Class, Completion, Op, Outcome, Refusal, Request};
@@ -79,6 +80,14 @@ pub struct ShingleCompletion {
     status: i32,
     /// Sense key, additional sense code and qualifier, a byte each from the third; 0 if all is well.
     sense: u32,
+}
+
+/// What is behind the handle: the drive of a profile, or the crash explorer's.
+pub enum AnyDrive {
+    /// A disk with mechanics, of a drive file.
+    Simulated(Drive),
+    /// A disk that can be set to any of many states, of a file of states.
+    Crash(CrashDrive<'static>),
 }
 
 /// Text into a buffer of the caller's. Counts what does not fit, too.
@@ -142,7 +151,7 @@ pub unsafe extern "C" fn shingle_drive_open(
     seed: u64,
     err: *mut c_char,
     err_len: u32,
-) -> *mut Drive {
+) -> *mut AnyDrive {
     // SAFETY: the caller's promise.
     let (file, err) = unsafe {
         (
@@ -150,14 +159,21 @@ pub unsafe extern "C" fn shingle_drive_open(
             bytes_mut(err.cast(), err_len as usize),
         )
     };
-    let opened = if kernel::take_reserve() {
-        smr_drive::file::open(file)
+    if !kernel::take_reserve() {
+        explain(err, &smr_drive::file::FileError::NoMemory);
+    } else if States::is_one(file) {
+        match CrashDrive::open(file, seed) {
+            Ok(drive) => return Box::into_raw(Box::new(AnyDrive::Crash(drive))),
+            Err(why) => explain(err, &why),
+        }
     } else {
-        Err(smr_drive::file::FileError::NoMemory)
-    };
-    match opened {
-        Ok(opened) => return Box::into_raw(Box::new(Drive::new(opened, seed))),
-        Err(why) => explain(err, &why),
+        match smr_drive::file::open(file) {
+            Ok(opened) => {
+                let drive = AnyDrive::Simulated(Drive::new(opened, seed));
+                return Box::into_raw(Box::new(drive));
+            }
+            Err(why) => explain(err, &why),
+        }
     }
     core::ptr::null_mut()
 }
@@ -183,7 +199,7 @@ fn explain(err: &mut [u8], why: &dyn core::fmt::Display) {
 /// `drive` is one; `plan` is valid for `len` bytes, `err` for `err_len`.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_set_faults(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     plan: *const c_void,
     len: u64,
     err: *mut c_char,
@@ -196,6 +212,10 @@ pub unsafe extern "C" fn shingle_drive_set_faults(
             bytes(plan.cast(), len as usize),
             bytes_mut(err.cast(), err_len as usize),
         )
+    };
+    let AnyDrive::Simulated(drive) = drive else {
+        explain(err, &"a crash drive has no faults");
+        return -EINVAL;
     };
     match FaultPlan::from_bytes(plan).and_then(|plan| drive.set_faults(plan)) {
         Ok(()) => 0,
@@ -212,11 +232,18 @@ pub unsafe extern "C" fn shingle_drive_set_faults(
 /// Both pointers are valid.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_geometry(
-    drive: *const Drive,
+    drive: *const AnyDrive,
     geometry: *mut ShingleGeometry,
 ) {
     // SAFETY: the caller's promise.
     let (drive, geometry) = unsafe { (&*drive, &mut *geometry) };
+    let drive = match drive {
+        AnyDrive::Simulated(drive) => drive,
+        AnyDrive::Crash(drive) => {
+            *geometry = crash_geometry(drive);
+            return;
+        }
+    };
     let profile = drive.profile();
     *geometry = ShingleGeometry {
         capacity_sectors: profile.capacity_sectors(),
@@ -241,19 +268,40 @@ pub unsafe extern "C" fn shingle_drive_geometry(
     };
 }
 
+fn crash_geometry(drive: &CrashDrive) -> ShingleGeometry {
+    let disk = drive.disk();
+    ShingleGeometry {
+        capacity_sectors: u64::from(disk.blocks) * crash_drive::BLOCK_SECTORS,
+        logical_block_bytes: crash_drive::SECTOR_BYTES as u32,
+        physical_block_bytes: crash_drive::BLOCK_BYTES as u32,
+        queue_depth: crash_drive::QUEUE_DEPTH,
+        max_request_sectors: crash_drive::MAX_REQUEST_SECTORS,
+        volatile_cache: 1,
+        fua: disk.fua.into(),
+        discard: 0,
+        zoned: 0,
+        zone_sectors: 0,
+        zones: 0,
+        open_max: 0,
+        read_restricted: 0,
+    }
+}
+
 /// Reports zones, from the one numbered `first` on, at most `max`. Returns how many.
 ///
 /// # Safety
 /// `drive` is one; `out` is valid for `max` zones.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_zones(
-    drive: *const Drive,
+    drive: *const AnyDrive,
     first: u32,
     out: *mut ShingleZone,
     max: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    let drive = unsafe { &*drive };
+    let AnyDrive::Simulated(drive) = (unsafe { &*drive }) else {
+        return 0;
+    };
     let mut count = 0;
     while count < max {
         let Some(zone) = drive.zone(ZoneId(first.saturating_add(count))) else {
@@ -293,7 +341,7 @@ pub unsafe extern "C" fn shingle_drive_zones(
 /// `drive` is one; `data` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_put(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     tag: u64,
     offset_bytes: u32,
     data: *const c_void,
@@ -304,9 +352,11 @@ pub unsafe extern "C" fn shingle_drive_put(
     }
     // SAFETY: the caller's promise.
     let (drive, data) = unsafe { (&mut *drive, bytes(data.cast(), len as usize)) };
-    drive
-        .put(tag, offset_bytes as usize, data)
-        .map_or_else(refusal_errno, |()| 0)
+    match drive {
+        AnyDrive::Simulated(drive) => drive.put(tag, offset_bytes as usize, data),
+        AnyDrive::Crash(drive) => drive.put(tag, offset_bytes as usize, data),
+    }
+    .map_or_else(refusal_errno, |()| 0)
 }
 
 /// Submits a request.
@@ -315,7 +365,7 @@ pub unsafe extern "C" fn shingle_drive_put(
 /// `drive` is one.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_submit(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     now_ns: u64,
     tag: u64,
     op: u32,
@@ -336,12 +386,17 @@ pub unsafe extern "C" fn shingle_drive_submit(
         sectors,
     };
     if request.writes() && kernel::out_of_memory() {
-        drive.forget_staged(tag);
+        match drive {
+            AnyDrive::Simulated(drive) => drive.forget_staged(tag),
+            AnyDrive::Crash(drive) => drive.forget_staged(tag),
+        }
         return -ENOMEM;
     }
-    drive
-        .submit(now_ns, request)
-        .map_or_else(refusal_errno, |()| 0)
+    match drive {
+        AnyDrive::Simulated(drive) => drive.submit(now_ns, request),
+        AnyDrive::Crash(drive) => drive.submit(now_ns, request),
+    }
+    .map_or_else(refusal_errno, |()| 0)
 }
 
 /// Fetches data: the newest, whether already on the medium or not.
@@ -350,14 +405,22 @@ pub unsafe extern "C" fn shingle_drive_submit(
 /// `drive` is one; `data` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_get(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     sector: u64,
     data: *mut c_void,
     len: u32,
 ) -> i32 {
     // SAFETY: the caller's promise.
     let (drive, data) = unsafe { (&mut *drive, bytes_mut(data.cast(), len as usize)) };
-    drive.get(sector, data).map_or(-EIO, |()| 0)
+    let got = match drive {
+        AnyDrive::Simulated(drive) => drive.get(sector, data).is_ok(),
+        AnyDrive::Crash(drive) => drive.get(sector, data),
+    };
+    if got {
+        0
+    } else {
+        -EIO
+    }
 }
 
 /// When to call `shingle_drive_advance` next, whatever the host does until then; U64_MAX: no need to.
@@ -365,9 +428,13 @@ pub unsafe extern "C" fn shingle_drive_get(
 /// # Safety
 /// `drive` is one.
 #[no_mangle]
-pub unsafe extern "C" fn shingle_drive_next_event(drive: *const Drive) -> u64 {
+pub unsafe extern "C" fn shingle_drive_next_event(drive: *const AnyDrive) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { &*drive }.next_event().unwrap_or(u64::MAX)
+    match unsafe { &*drive } {
+        AnyDrive::Simulated(drive) => drive.next_event(),
+        AnyDrive::Crash(drive) => drive.next_event(),
+    }
+    .unwrap_or(u64::MAX)
 }
 
 /// Lets time pass and collects completions, at most `max`; call again if it returned `max`.
@@ -376,7 +443,7 @@ pub unsafe extern "C" fn shingle_drive_next_event(drive: *const Drive) -> u64 {
 /// `drive` is one; `out` is valid for `max` completions.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_advance(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     now_ns: u64,
     out: *mut ShingleCompletion,
     max: u32,
@@ -384,7 +451,7 @@ pub unsafe extern "C" fn shingle_drive_advance(
     // SAFETY: the caller's promise.
     let drive = unsafe { &mut *drive };
     let mut count = 0;
-    drive.advance(now_ns, max as usize, |Completion { tag, outcome }| {
+    let each = |Completion { tag, outcome }| {
         let status = match outcome {
             Outcome::Done => 0,
             Outcome::Zone(ZoneError::Resources) => -ETOOMANYREFS,
@@ -402,7 +469,13 @@ pub unsafe extern "C" fn shingle_drive_advance(
                 .write(ShingleCompletion { tag, status, sense })
         };
         count += 1;
-    });
+    };
+    match drive {
+        AnyDrive::Simulated(drive) => {
+            drive.advance(now_ns, max as usize, each);
+        }
+        AnyDrive::Crash(drive) => drive.advance(now_ns, max as usize, each),
+    }
     count as u32
 }
 
@@ -412,7 +485,7 @@ pub unsafe extern "C" fn shingle_drive_advance(
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_report(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     now_ns: u64,
     buf: *mut c_char,
     len: u32,
@@ -420,7 +493,11 @@ pub unsafe extern "C" fn shingle_drive_report(
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
     let mut text = Text { buf, len: 0 };
-    let _ = drive.report(now_ns, &mut text);
+    let _ = match drive {
+        AnyDrive::Simulated(drive) => drive.report(now_ns, &mut text),
+        // Nothing is counted, and there is never anything to clean.
+        AnyDrive::Crash(_) => write!(text, "{{\"clean\":1}}"),
+    };
     text.len as u32
 }
 
@@ -430,14 +507,17 @@ pub unsafe extern "C" fn shingle_drive_report(
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_latencies(
-    drive: *const Drive,
+    drive: *const AnyDrive,
     buf: *mut c_char,
     len: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&*drive, bytes_mut(buf.cast(), len as usize)) };
     let mut text = Text { buf, len: 0 };
-    let _ = drive.report_latencies(&mut text);
+    let _ = match drive {
+        AnyDrive::Simulated(drive) => drive.report_latencies(&mut text),
+        AnyDrive::Crash(_) => write!(text, "{{}}"),
+    };
     text.len as u32
 }
 
@@ -448,7 +528,7 @@ pub unsafe extern "C" fn shingle_drive_latencies(
 /// `drive` is one; `extents` is valid for `2 * count` numbers.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_set_class(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     class: u32,
     extents: *const u64,
     count: u32,
@@ -459,7 +539,9 @@ pub unsafe extern "C" fn shingle_drive_set_class(
         _ => return -EINVAL,
     };
     // SAFETY: the caller's promise.
-    let drive = unsafe { &mut *drive };
+    let AnyDrive::Simulated(drive) = (unsafe { &mut *drive }) else {
+        return 0;
+    };
     let pair = |i: usize| {
         // SAFETY: `i` is below `count`.
         unsafe { (*extents.add(2 * i), *extents.add(2 * i + 1)) }
@@ -482,30 +564,55 @@ pub unsafe extern "C" fn shingle_drive_set_class(
 /// `drive` is one; `text` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_mark(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     now_ns: u64,
     text: *const c_char,
     len: u32,
 ) {
     // SAFETY: the caller's promise.
     let (drive, text) = unsafe { (&mut *drive, bytes(text.cast(), len as usize)) };
-    drive.mark(now_ns, text);
+    match drive {
+        AnyDrive::Simulated(drive) => drive.mark(now_ns, text),
+        AnyDrive::Crash(drive) => drive.mark(text),
+    }
 }
 
-/// Takes finished bytes of the trace. The drive keeps a trace from the first call on (a length of 0 will do); take it
+/// Sets a crash drive to a state of its file. 0; -EINVAL if it has no such state, requests are under way, or the drive is
+/// none.
+///
+/// # Safety
+/// `drive` is one.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_set_state(drive: *mut AnyDrive, state: u32) -> i32 {
+    // SAFETY: the caller's promise.
+    let set = match unsafe { &mut *drive } {
+        AnyDrive::Simulated(_) => false,
+        AnyDrive::Crash(drive) => drive.set_state(state),
+    };
+    if set {
+        0
+    } else {
+        -EINVAL
+    }
+}
+
+/// Takes finished bytes of the trace; of a crash drive, of its record. The drive keeps a trace from the first call on (a length of 0 will do); take it
 /// at least every 10,000 requests, or the newest records are lost and counted.
 ///
 /// # Safety
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_trace_take(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     buf: *mut c_void,
     len: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
-    drive.trace_take(buf) as u32
+    match drive {
+        AnyDrive::Simulated(drive) => drive.trace_take(buf) as u32,
+        AnyDrive::Crash(drive) => drive.record_take(buf) as u32,
+    }
 }
 
 /// Power fails: what was not durable is gone, and with it every request.
@@ -513,9 +620,11 @@ pub unsafe extern "C" fn shingle_drive_trace_take(
 /// # Safety
 /// `drive` is one.
 #[no_mangle]
-pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut Drive, now_ns: u64) {
+pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut AnyDrive, now_ns: u64) {
     // SAFETY: the caller's promise.
-    unsafe { &mut *drive }.power_cut(now_ns);
+    if let AnyDrive::Simulated(drive) = unsafe { &mut *drive } {
+        drive.power_cut(now_ns);
+    }
 }
 
 /// Writes the drive file, as a power cut now would leave it, piece by piece and in order. Stops at the first status of
@@ -525,12 +634,14 @@ pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut Drive, now_ns: u64)
 /// `drive` is one; `write` may be called with `ctx`.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_save(
-    drive: *mut Drive,
+    drive: *mut AnyDrive,
     write: extern "C" fn(*mut c_void, *const c_void, u64) -> i32,
     ctx: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller's promise.
-    let drive = unsafe { &mut *drive };
+    let AnyDrive::Simulated(drive) = (unsafe { &mut *drive }) else {
+        return -EOPNOTSUPP;
+    };
     let result = drive.save(
         |piece| match write(ctx, piece.as_ptr().cast(), piece.len() as u64) {
             0 => Ok(()),

@@ -59,6 +59,13 @@ pub enum Action {
         text: String,
     },
     Save {},
+    /// For a crash drive: looks at states of it (`check.rs`).
+    CheckStates {
+        /// File under /run/out: what to look at.
+        checks: String,
+        /// File under /run/out for what was found.
+        answers: String,
+    },
     Shell {
         #[serde(default = "default_dir")]
         dir: String,
@@ -121,6 +128,7 @@ impl Action {
             Self::Sleep { .. } => "sleep",
             Self::Mark { .. } => "mark",
             Self::Save {} => "save",
+            Self::CheckStates { .. } => "check_states",
             Self::Shell { .. } => "shell",
             Self::Background { .. } => "background",
             Self::StopBackground {} => "stop_background",

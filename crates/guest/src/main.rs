@@ -7,6 +7,7 @@
 //! no drive: for tests. `guest background …` is for its own use.
 
 mod background;
+mod check;
 mod clock;
 mod drive;
 mod exec;

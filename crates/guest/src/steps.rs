@@ -12,7 +12,7 @@ use crate::clock::{now_ns, seconds_to_ns, sleep_until_ns};
 use crate::failure::Failure;
 use crate::job::{Action, Step};
 use crate::progress::Progress;
-use crate::{drive, exec, mounts, outbox, shell};
+use crate::{check, drive, exec, mounts, outbox, shell};
 
 /// Runs the whole job. The error is the message of the line that ends it.
 pub fn run_job(steps: &[Step]) -> Result<(), String> {
@@ -105,6 +105,7 @@ impl Runner {
             }
             Action::Mark { text } => drive::write("mark", text),
             Action::Save {} => drive::write("save", "1"),
+            Action::CheckStates { checks, answers } => check::run(checks, answers, line),
             Action::Shell { dir } => shell::run(dir),
             Action::Background { steps } => self.start_background(steps),
             Action::StopBackground {} => match self.background.take() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
-    archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, mix, postmark,
+    archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, marked, mix, postmark,
     random_overwrite, remove, sequential, Load,
 };
 
@@ -73,6 +73,11 @@ pub static GENERATORS: &[Generator] = &[
     generator::<dirty_reuse::DirtyReuse>(
         "dirty_reuse",
         "freed directory blocks become file data at once",
+        &[],
+    ),
+    generator::<marked::Marked>(
+        "marked",
+        "changes with fsyncs, and notes of what a power cut must leave",
         &[],
     ),
     generator::<manifest::Manifest>("manifest", "sorted list of a tree, with hashes", &[]),

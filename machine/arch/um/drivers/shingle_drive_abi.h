@@ -155,7 +155,15 @@ void shingle_drive_mark(struct shingle_drive *drive, shingle_u64 now_ns,
 			const char *text, shingle_u32 len);
 
 /*
- * Takes finished bytes of the trace; returns how many. The drive keeps a trace
+ * Sets a crash drive (its file begins with SHGLCRS1) to a state of its file.
+ * Nothing may be under way. 0 or -EINVAL.
+ */
+shingle_s32 shingle_drive_set_state(struct shingle_drive *drive,
+				    shingle_u32 state);
+
+/*
+ * Takes finished bytes of the trace; returns how many. A crash drive's is its
+ * record: every write and flush, with the data. The drive keeps a trace
  * from the first call on (@len may be 0): without one, tracing costs nothing.
  * Take at least every 10,000 requests; what does not fit is lost and counted.
  */

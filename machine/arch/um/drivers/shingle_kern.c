@@ -665,6 +665,24 @@ static ssize_t mark_store(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_WO(mark);
 
+/* Of a crash drive: its contents become those of this state of its file. */
+static ssize_t state_store(struct device *dev, struct device_attribute *attr,
+			   const char *buf, size_t count)
+{
+	unsigned long flags;
+	u32 state;
+	int err;
+
+	err = kstrtou32(buf, 10, &state);
+	if (err)
+		return err;
+	spin_lock_irqsave(&shd.lock, flags);
+	err = shingle_drive_set_state(shd.drive, state);
+	spin_unlock_irqrestore(&shd.lock, flags);
+	return err ?: count;
+}
+static DEVICE_ATTR_WO(state);
+
 static ssize_t save_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t count)
 {
@@ -718,6 +736,7 @@ static struct attribute *shingle_attrs[] = {
 	&dev_attr_journal_extents.attr,
 	&dev_attr_superblock_extents.attr,
 	&dev_attr_mark.attr,
+	&dev_attr_state.attr,
 	&dev_attr_save.attr,
 	NULL
 };

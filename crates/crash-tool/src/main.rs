@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of the crash explorer's inner part; `./shingle crash` calls it.
+#![deny(unsafe_code)]
+
+use clap::{Args, Parser, Subcommand};
+use crash_drive::record;
+use crash_drive::states::{Disk, States};
+use crash_tool::choose::{contents, Cut, Cuts};
+use crash_tool::fsck::{self, Verdict};
+use crash_tool::history::History;
+use crash_tool::image;
+use crash_tool::pool::{Contents, Pool};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// From a record of requests to the states that a power cut can leave.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A disk with one state, from a raw image.
+    Disk {
+        /// Raw image.
+        image: PathBuf,
+        #[command(flatten)]
+        kind: Kind,
+        /// File of states to write.
+        #[arg(short)]
+        output: PathBuf,
+    },
+    /// What one cut of a record leaves, as a disk with one state or a raw image.
+    Cut {
+        /// The disk before the record, a file of states with one.
+        disk: PathBuf,
+        /// The record.
+        record: PathBuf,
+        /// The cut, as in 120s77; `random:SEED` draws one after the event number `--after`.
+        cut: String,
+        /// Event after which a random cut may be.
+        #[arg(long, default_value_t = 0)]
+        after: usize,
+        /// Nothing is durable before all of it is.
+        #[arg(long)]
+        flush_ignored: bool,
+        #[command(flatten)]
+        kind: Kind,
+        /// Write a raw image.
+        #[arg(long)]
+        raw: bool,
+        /// File to write.
+        #[arg(short)]
+        output: PathBuf,
+    },
+    /// The markers of a record, a JSON line each: the event's number and the text.
+    Marks {
+        /// The record.
+        record: PathBuf,
+    },
+    /// Chooses cuts, makes their states, has stock e2fsck replay and check a copy of each, and writes all to one file of
+    /// states: for each state two, as cut and as replayed. A JSON line for each state on standard output.
+    States {
+        /// Sources and numbers, as JSON.
+        plan: PathBuf,
+        /// File of states to write.
+        #[arg(short)]
+        output: PathBuf,
+        /// Folder for images.
+        #[arg(long)]
+        scratch: PathBuf,
+    },
+}
+
+#[derive(Args, Clone, Copy)]
+struct Kind {
+    /// Requests end after at most so long.
+    #[arg(long, default_value_t = 0)]
+    delay_us: u32,
+    /// The disk has no FUA.
+    #[arg(long)]
+    no_fua: bool,
+}
+
+/// What `states` is to do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    flush_ignored: bool,
+    /// e2fsck -p comes between the replay and the check.
+    preen: bool,
+    /// Hashes of states that were checked before.
+    seen: Vec<String>,
+    sources: Vec<Source>,
+}
+
+/// A record and the disk before it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    /// Goes before each cut in its name.
+    name: String,
+    disk: PathBuf,
+    record: PathBuf,
+    /// How many distinct states are wanted.
+    count: usize,
+    /// Where the part ends from which every second cut is taken.
+    early: usize,
+    seed: u64,
+    /// Cuts of that seed that were tried before.
+    skip: usize,
+    /// Just these cuts.
+    cuts: Option<Vec<String>>,
+}
+
+/// A state, for the caller.
+#[derive(Serialize)]
+struct Chosen<'a> {
+    name: String,
+    source: usize,
+    place: usize,
+    fate: char,
+    hash: String,
+    /// Numbers in the file of states.
+    cut: u32,
+    replayed: Option<u32>,
+    complaint: Option<&'a str>,
+}
+
+/// What a source had to offer, after its states.
+#[derive(Serialize)]
+struct Offered {
+    source: usize,
+    events: usize,
+    writes: usize,
+    boundaries: usize,
+    /// Places.
+    boundaries_cut: Vec<usize>,
+    writes_cut: Vec<usize>,
+    tried: usize,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shingle-crash: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> io::Result<()> {
+    match command {
+        Command::Disk {
+            image,
+            kind,
+            output,
+        } => {
+            let mut pool = Pool::default();
+            let (blocks, contents) = image::read(image, &mut pool).map_err(|e| named(image, e))?;
+            let disk = disk_of(*kind, blocks);
+            image::write_states(output, disk, &[contents], &pool).map_err(|e| named(output, e))
+        }
+        Command::Cut {
+            disk,
+            record,
+            cut,
+            after,
+            flush_ignored,
+            kind,
+            raw,
+            output,
+        } => {
+            let mut pool = Pool::default();
+            let (before, base) = open_disk(disk, &mut pool)?;
+            let bytes = fs::read(record).map_err(|e| named(record, e))?;
+            let events = record::decode(&bytes).map_err(|e| invalid(record, &e))?;
+            let history = History::new(&events, *flush_ignored);
+            let cut = match cut.strip_prefix("random:") {
+                None => cut
+                    .parse()
+                    .map_err(|e: String| io::Error::new(io::ErrorKind::InvalidInput, e))?,
+                Some(seed) => {
+                    let seed = seed
+                        .parse()
+                        .map_err(|e| invalid(Path::new("the seed"), &e))?;
+                    Cuts::new(&history, 0, seed)
+                        .find(|cut: &Cut| cut.place > *after)
+                        .expect("cuts never end")
+                }
+            };
+            println!("{cut}");
+            let after = contents(&history, cut, &base, &mut pool);
+            if *raw {
+                image::write(output, before, &after, &pool)
+                    .map(|_| ())
+                    .map_err(|e| named(output, e))
+            } else {
+                let disk = disk_of(*kind, before.blocks);
+                image::write_states(output, disk, &[after], &pool).map_err(|e| named(output, e))
+            }
+        }
+        Command::Marks { record } => {
+            let bytes = fs::read(record).map_err(|e| named(record, e))?;
+            let events = record::decode(&bytes).map_err(|e| invalid(record, &e))?;
+            let mut out = BufWriter::new(io::stdout().lock());
+            for (at, text) in History::new(&events, false).marks {
+                serde_json::to_writer(&mut out, &(at, String::from_utf8_lossy(text)))?;
+                writeln!(out)?;
+            }
+            out.flush()
+        }
+        Command::States {
+            plan,
+            output,
+            scratch,
+        } => {
+            let text = fs::read_to_string(plan).map_err(|e| named(plan, e))?;
+            let plan: Plan = serde_json::from_str(&text).map_err(|e| invalid(plan, &e))?;
+            make_states(&plan, output, scratch)
+        }
+    }
+}
+
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn invalid(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{}: {error}", path.display()),
+    )
+}
+
+fn disk_of(kind: Kind, blocks: u32) -> Disk {
+    Disk {
+        blocks,
+        delay_us: kind.delay_us,
+        fua: !kind.no_fua,
+    }
+}
+
+/// A disk and its first state.
+fn open_disk(path: &Path, pool: &mut Pool) -> io::Result<(Disk, Contents)> {
+    let bytes = fs::read(path).map_err(|e| named(path, e))?;
+    let states = States::open(&bytes).map_err(|e| invalid(path, &e))?;
+    Ok((states.disk, pool.state(&states, 0)))
+}
+
+fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
+    let mut pool = Pool::default();
+    let mut seen: BTreeSet<String> = plan.seen.iter().cloned().collect();
+    let mut states = Vec::new();
+    let mut disk = None;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let image_path = scratch.join("state.img");
+    for (number, source) in plan.sources.iter().enumerate() {
+        let (before, base) = open_disk(&source.disk, &mut pool)?;
+        let bytes = fs::read(&source.record).map_err(|e| named(&source.record, e))?;
+        let events = record::decode(&bytes).map_err(|e| invalid(&source.record, &e))?;
+        let mut history = History::new(&events, plan.flush_ignored);
+        history.id = number as u64;
+        // States are checked on a disk that answers at once.
+        let before = Disk {
+            delay_us: 0,
+            ..before
+        };
+        disk = Some(before);
+        let mut offered = Offered {
+            source: number,
+            events: history.events,
+            writes: history.writes.len(),
+            boundaries: history.boundaries.len(),
+            boundaries_cut: Vec::new(),
+            writes_cut: Vec::new(),
+            tried: 0,
+        };
+        let mut found = 0;
+        let cuts: Box<dyn Iterator<Item = Cut>> = match &source.cuts {
+            None => Box::new(
+                Cuts::new(&history, source.early, source.seed)
+                    .skip(source.skip)
+                    .take(20 * source.count + 100),
+            ),
+            Some(texts) => {
+                let cuts: Result<Vec<Cut>, String> =
+                    texts.iter().map(|text| text.parse()).collect();
+                Box::new(
+                    cuts.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?
+                        .into_iter(),
+                )
+            }
+        };
+        let (mut boundaries_cut, mut writes_cut) = (BTreeSet::new(), BTreeSet::new());
+        for cut in cuts {
+            if found == source.count {
+                break;
+            }
+            offered.tried += 1;
+            if history.boundaries.binary_search(&cut.place).is_ok() {
+                boundaries_cut.insert(cut.place);
+            }
+            if history
+                .writes
+                .binary_search_by_key(&cut.place, |write| write.at + 1)
+                .is_ok()
+            {
+                writes_cut.insert(cut.place);
+            }
+            let after = contents(&history, cut, &base, &mut pool);
+            let hash = format!("{:032x}", pool.hash(before, &after));
+            if !seen.insert(hash.clone()) {
+                continue;
+            }
+            found += 1;
+            let file = image::write(&image_path, before, &after, &pool)
+                .map_err(|e| named(&image_path, e))?;
+            let verdict = fsck::check(&image_path, plan.preen)?;
+            let name = cut.to_string();
+            let fate = name
+                .trim_start_matches(|c: char| c.is_ascii_digit())
+                .chars()
+                .next();
+            let mut chosen = Chosen {
+                name: format!("{}{name}", source.name),
+                source: number,
+                place: cut.place,
+                fate: fate.unwrap_or_default(),
+                hash,
+                cut: states.len() as u32,
+                replayed: None,
+                complaint: None,
+            };
+            let replayed = image::changed(&file, before, &after, &mut pool)?;
+            states.push(after);
+            chosen.replayed = Some(states.len() as u32);
+            states.push(replayed);
+            if let Verdict::Complaint(text) = &verdict {
+                chosen.complaint = Some(text);
+                serde_json::to_writer(&mut out, &chosen)?;
+            } else {
+                serde_json::to_writer(&mut out, &chosen)?;
+            }
+            writeln!(out)?;
+        }
+        offered.boundaries_cut = boundaries_cut.into_iter().collect();
+        offered.writes_cut = writes_cut.into_iter().collect();
+        serde_json::to_writer(&mut out, &offered)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    if image_path.exists() {
+        fs::remove_file(&image_path)?;
+    }
+    match disk {
+        Some(disk) => {
+            image::write_states(output, disk, &states, &pool).map_err(|e| named(output, e))
+        }
+        None => File::create(output).map(|_| ()),
+    }
+}

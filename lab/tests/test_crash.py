@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The crash explorer's judgement, without a machine."""
+
+import random
+
+from shingle import crash
+from shingle.crash import State, View
+
+MARKS = [
+    (3, "mounted"),
+    (5, "touch a"),
+    (9, "keep a\tf 644 1"),
+    (12, "touch b"),
+    (14, "gone b"),
+    (20, "touch a"),
+]
+
+
+def test_a_promise_holds_from_the_sync_to_the_next_change() -> None:
+    def at(place: int) -> crash.Promises:
+        return crash.promises(MARKS, place, {"old": "x", "a": "before"})
+
+    assert at(5) == {"old": "x", "a": "before"}
+    assert at(6) == {"old": "x"}
+    assert at(10) == {"old": "x", "a": "f 644 1"}
+    assert at(15) == {"old": "x", "a": "f 644 1", "b": None}
+    assert at(21) == {"old": "x", "b": None}
+
+
+def test_promises_agree_with_a_trivial_model() -> None:
+    choose = random.Random(1)
+    for _ in range(200):
+        marks: list[tuple[int, str]] = []
+        for at in range(choose.randrange(30)):
+            path = choose.choice("abc")
+            words = (f"touch {path}", f"gone {path}", f"keep {path}\te{at}", "other mark")
+            marks.append((at * 2, choose.choice(words)))
+        place = choose.randrange(70)
+        held = crash.promises(marks, place, {"c": "old"})
+        for path in "abc":
+            # Only the last note of a path before the cut counts.
+            last = [text for at, text in marks if at < place and text.split()[:2][1:] == [path]]
+            if not last:
+                assert held.get(path, "none") == {"c": "old"}.get(path, "none")
+            elif last[-1].startswith("touch"):
+                assert path not in held
+            else:
+                assert held[path] == (last[-1].partition("\t")[2] or None)
+
+
+def state(complaint: str | None = None) -> State:
+    return State("7l", 0, 7, "l", "", 0, 1, complaint)
+
+
+TREES = {"1": {"a": "f 644 1", "d": "d 755"}, "2": {"d": "d 755"}}
+LOOKED = [View("stock", "ro"), View("lazy", "ro,journal_lazy", read="rebuilt")]
+
+
+def judged(*answers: dict[str, object], **more: object) -> crash.Judgement:
+    held = more.pop("held", {})
+    return crash.judge(state(), LOOKED, answers, TREES, held, **more)  # type: ignore[arg-type]
+
+
+def test_one_tree_for_all_is_no_problem() -> None:
+    good = judged({"tree": "1"}, {"tree": "1", "read": "12"}, held={"a": "f 644 1", "b": None})
+    assert good.problems == () and good.kept
+
+
+def test_every_kind_of_problem_is_one() -> None:
+    assert "another tree: a: f 644 1 | gone" in judged({"tree": "1"}, {"tree": "2"}).problems[0]
+    assert judged({"tree": "1"}, {"tree": "1"}, held={"a": "f 600 1"}).problems
+    assert judged({"tree": "1"}, {"tree": "1"}, held={"d": None}).problems
+    assert judged({"error": "mounting: EIO"}, {"tree": "1"}).problems
+    assert crash.judge(state("e2fsck"), LOOKED, [{"tree": "1"}] * 2, TREES, {}).problems == ("e2fsck",)
+
+
+def test_only_a_lazy_mount_may_refuse_and_only_with_its_sentence() -> None:
+    refused = {"error": "kernel: the log holds another superblock"}
+    may = {"may_refuse": "another superblock"}
+    assert judged({"tree": "1"}, refused, **may) == crash.Judgement((), refused=True)
+    assert judged({"tree": "1"}, refused).problems
+    assert judged(refused, {"tree": "1"}, **may).problems
+
+
+def test_depth_is_the_number_of_cuts() -> None:
+    assert [State(name, 0, 0, "l", "", 0, 1, None).depth for name in ("7l", "7l/L/3k", "7l/L/3k/S/1l")] == [1, 2, 3]
+
+
+def test_what_the_kernel_says_is_told_apart_by_state() -> None:
+    states = [State(name, 0, 0, "l", "", 0, 1, None) for name in ("1l", "2k", "3l")]
+    console = "boot\n[ 0.1] crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
+    said = crash.by_state(console, states)
+    assert list(said.items()) == [("1l", "fine"), ("2k", "WARNING: CPU: 0 PID: 1 at fs\nmore"), ("3l", "")]
+
+
+def test_a_failure_says_how_it_is_replayed() -> None:
+    found = crash.Found("tiny", 7, "3l/L/2k", ("x",))
+    assert found.replay == "./shingle crash --workload tiny --seed 7 --replay 3l/L/2k"
+    assert crash._NAME.fullmatch(found.name)
+    assert not crash._NAME.fullmatch("3l/X/2k")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The crash explorer: 500 states of all its workloads, and that it finds what it is for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import harness
+from shingle import crash, crash_workload
+
+pytestmark = pytest.mark.machine
+
+STATES = 500
+SEED = 1
+
+
+def described(failures: Sequence[crash.Found]) -> str:
+    return "\n".join("\n  ".join((found.replay, *found.problems)) for found in failures[: crash.SHOWN])
+
+
+def test_states_of_every_workload_and_depth_are_as_they_should_be() -> None:
+    workloads = list(crash_workload.WORKLOADS.values())
+    explored = crash.explore(workloads, STATES, SEED, harness.built)
+    assert not explored.total.failures, described(explored.total.failures)
+    # A record may have fewer distinct states than its share: a mount that has nothing to recover writes little.
+    assert explored.total.states > STATES - 5 * len(workloads)
+    for name, tally in explored.tallies.items():
+        # Cut once, cut in a recovery, cut in a recovery from that; with what was not durable lost, kept, in part.
+        assert set(tally.by_depth) == {1, 2, 3}, name
+        assert set(tally.by_fate) >= set("lks"), name
+        # Only a lazy mount that finds its own log shows anything.
+        assert tally.kept > tally.states // 4, name
+
+
+def test_a_disk_that_ignores_flushes_is_found_out(folder: Path) -> None:
+    workload = crash_workload.find("tiny")
+    total = crash.explore([workload], 40, SEED, harness.built, flush_ignored=True).total
+    assert len(total.failures) > total.states // 4, f"{len(total.failures)} of {total.states} wrong; SEED={SEED}"
+    # By its name a state comes back, and with it what is wrong; also one that was cut in a recovery.
+    found = max(total.failures, key=lambda each: each.name.count("/"))
+    again = crash.replay(workload, SEED, found.name, harness.built, keep=folder / "image", flush_ignored=True)
+    assert [each.name for each in again.total.failures] == [found.name]
+    assert [each.problems for each in again.total.failures] == [found.problems]
+    assert (folder / "image").stat().st_size == workload.disk_mib << 20
+
+
+def test_a_kernel_whose_tail_passes_live_blocks_is_found_out() -> None:
+    workload = replace(crash_workload.find("tiny"), kernel="mutant:no-tail-rule")
+    total = crash.explore([workload], 40, SEED, harness.built).total
+    assert total.failures, f"none of {total.states} wrong; SEED={SEED}"
