@@ -51,6 +51,11 @@ def _tree_of_files(scale: float) -> Arguments:
     return {"count": _scaled(600_000, scale), "file_bytes": 4096, "width": 2, "threads": 8, "path": "files"}
 
 
+def _gigabyte(scale: float) -> Arguments:
+    """FAST'17, section 4.1: some 1 GiB; a mean of two entries makes more than 60,000 directories."""
+    return {"count": _scaled(100_000, scale), "file_bytes": 10 << 10, "width": 2, "threads": 8, "path": "gigabyte"}
+
+
 def _postmark(scale: float) -> Arguments:
     return {
         "files": _scaled(10_000, scale),
@@ -101,6 +106,10 @@ _ALL = (
     Workload("RemoveDirs", "removedirs", "rm -r of MakeDirs' tree", _on("dirs"), "MakeDirs", False),
     Workload(
         "CreateFiles", "createfiles", "600,000 files of 4 KiB, 8 threads", _tree_of_files, writes_bytes=6 * _GIB
+    ),
+    Workload(
+        "CreateGigabyte", "createfiles", "100,000 files of 10 KiB, 8 threads: the paper's small-journal load", _gigabyte,
+        writes_bytes=2 * _GIB,
     ),
     Workload("FindFiles", "findfiles", "find in CreateFiles' tree", _on("files"), "CreateFiles", False),
     Workload("TarFiles", "tarfiles", "tar of CreateFiles' tree, to nowhere", _on("files"), "CreateFiles", False),
