@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.table import Table
@@ -17,12 +17,13 @@ from shingle.record import Record
 
 PAGE = ROOT / "docs/claims.md"
 _COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
+_NUMBERS = ("paper", "ours", "error")
 
 _HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 # What the papers say, and what comes out here
 
-*Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number of
-a paper, and the value that its experiment's records give. Claims about a drive alone are in
+*Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
+of a paper, and the value that its experiment's records give. Claims about a drive alone are in
 [drive-validation.md](drive-validation.md).*
 
 **{headline}**
@@ -112,23 +113,29 @@ def command(chosen: Experiment, records: Sequence[Record]) -> str:
     return f"./shingle run {number_of}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
 
 
-def table(targets: Sequence[str] = ()) -> Table:
-    """For the terminal; `targets` picks by the beginning of a number."""
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for heading in (*_COLUMNS, "command"):
-        shown.add_column(heading, justify="right" if heading in ("paper", "ours", "error") else "left")
+def tables(targets: Sequence[str] = ()) -> Iterator[Table]:
+    """For the terminal, one for each experiment; `targets` picks by the beginning of a number."""
     found = False
     for chosen in experiments():
         records = records_of(chosen)
-        for each in judged(chosen.claims, records):
-            if targets and not any(each.claim.target.startswith(target) for target in targets):
-                continue
-            found = True
-            shown.add_row(*cells(each), command(chosen, records).removesuffix(" --record FILE"))
+        rows = [
+            each
+            for each in judged(chosen.claims, records)
+            if not targets or any(each.claim.target.startswith(target) for target in targets)
+        ]
+        if not rows:
+            continue
+        found = True
+        title = f"{command(chosen, records).removesuffix(' --record FILE')}   {chosen.source}"
+        shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for heading in _COLUMNS:
+            shown.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+        for each in rows:
+            shown.add_row(*cells(each))
+        yield shown
     if not found:
         known = sorted({claim.target for chosen in experiments() for claim in chosen.claims})
         raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
-    return shown
 
 
 def headline(all_of_them: Sequence[Judged]) -> str:

@@ -120,7 +120,9 @@ def claims_command(targets: tuple[str, ...], write: bool) -> None:
     """
     if write:
         claims_page.write()
-    out.print(claims_page.table(targets))
+    for shown in claims_page.tables(targets):
+        out.print(shown)
+        out.print()
 
 
 def _experiment(
@@ -139,8 +141,8 @@ def _one_seed(
 ) -> None:
     results = _perform(chosen.runs(scale, seed), record_file, figure_folder, chosen.phases, chosen.name)
     records = _records(results)
-    for each in claims.judged(chosen.claims, records):
-        out.print(f"  {claims_page.line(each)}", soft_wrap=True)
+    for claim in claims.judged(chosen.claims, records):
+        out.print(f"  {claims_page.line(claim)}", soft_wrap=True)
     if scale != chosen.scale:
         return
     first = chosen.phases[0]
