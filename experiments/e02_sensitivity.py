@@ -23,11 +23,10 @@ CHANGES = (
 CPU_COSTS = (0.5, 2.0)
 PHASE = "MakeDirs"
 SCALE = 0.1
-SEED = 1
 
 
-def runs() -> list[run.Run]:
-    plan = workload.plan((PHASE,), scale=SCALE, seed=SEED)
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = workload.plan((PHASE,), scale=scale, seed=seed)
     middle = drive.find(DRIVE)
     cells = run.cells(middle, FILE_SYSTEMS, plan)
     for key, value in CHANGES:
@@ -75,6 +74,7 @@ EXPERIMENT = Experiment(
     name="e02-sensitivity",
     claim="what journal_lazy saves hangs neither on the drive's numbers that nobody knows nor on the cost of computing",
     runs=runs,
+    scale=SCALE,
     phases=(PHASE,),
     expectations=(
         Expectation(

@@ -17,7 +17,6 @@ from shingle.record import Record
 
 DRIVE = "st8000as0002"
 SCALE = 0.5
-SEED = 1
 # Live blocks in the log after ChurnDirs at scale 1, as counted on ext4-lazy: the working set.
 WORKING_SET_BLOCKS = 55_000
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.2, 2.0, 3.0)
@@ -26,8 +25,8 @@ POLICY = "/sys/fs/ext4/shd0/journal_lazy/policy"
 LARGE = "ext4-lazy"
 
 
-def journal_mib(share: float) -> int:
-    return round(SCALE * WORKING_SET_BLOCKS / share / 256)
+def journal_mib(share: float, scale: float) -> int:
+    return round(scale * WORKING_SET_BLOCKS / share / 256)
 
 
 def lazy_name(share: float, policy: str) -> str:
@@ -38,10 +37,10 @@ def stock_name(share: float) -> str:
     return f"ext4-{share:g}"
 
 
-def variants() -> list[fs.FileSystem]:
+def variants(scale: float) -> list[fs.FileSystem]:
     chosen = [fs.find(LARGE)]
     for share in SHARES:
-        size = journal_mib(share)
+        size = journal_mib(share, scale)
         for policy in POLICIES:
             lazy = fs.ext4(lazy_name(share, policy), f"journal_lazy, {policy}, {size} MiB", size, "journal_lazy")
             chosen.append(replace(lazy, settings=((POLICY, policy),)))
@@ -49,9 +48,9 @@ def variants() -> list[fs.FileSystem]:
     return chosen
 
 
-def runs() -> list[run.Run]:
-    plan = workload.plan(["ChurnDirs"], scale=SCALE, seed=SEED)
-    return [run.Run(drive.find(DRIVE), variant, plan, experiment="e10-log-space") for variant in variants()]
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = workload.plan(["ChurnDirs"], scale=scale, seed=seed)
+    return [run.Run(drive.find(DRIVE), variant, plan, experiment="e10-log-space") for variant in variants(scale)]
 
 
 def total_s(records: Sequence[Record], name: str) -> float:
@@ -72,6 +71,7 @@ EXPERIMENT = Experiment(
     name="e10-log-space",
     claim="a log of three times the working set of metadata is enough; down to the working set it is faster than stock",
     runs=runs,
+    scale=SCALE,
     phases=("ChurnDirs",),
     expectations=(
         # The aim is 3 % up to 0.9, which these changes at random places miss: docs/journal-lazy.md.

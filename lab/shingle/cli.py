@@ -21,6 +21,8 @@ from shingle import (
     build,
     crash,
     crash_workload,
+    claims,
+    claims_page,
     drive,
     drives_cli,
     experiment,
@@ -93,23 +95,59 @@ def demo(record_file: Path | None, figure_folder: Path | None) -> None:
         "MakeDirs, RemoveDirs, Postmark and the unmount on a simulated Seagate ST8000AS0002 (8 TB,", soft_wrap=True
     )
     out.print("drive-managed SMR): ext4 as it comes, with a 10 GiB journal, and with journal_lazy.", soft_wrap=True)
-    _experiment(chosen, record_file, figure_folder or BUILD / "demo")
+    _experiment(chosen, record_file, figure_folder or BUILD / "demo", chosen.scale, (1,))
 
 
-@cli.command("run", epilog=_examples("run e01", "run e01-first-light --record results/e01.jsonl"))
+@cli.command("run", epilog=_examples("run e01", "run e11 --scale 0.1 --seeds 5 --record results/e11.jsonl"))
 @click.argument("name", metavar="EXPERIMENT")
+@click.option("--scale", type=float, help="Of the workload; 1 is the paper's size. The experiment's own if not given.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Repeat with seeds 1 to N.")
 @record_option
 @figure_option
-def run_command(name: str, record_file: Path | None, figure_folder: Path | None) -> None:
+def run_command(
+    name: str, scale: float | None, seeds: int, record_file: Path | None, figure_folder: Path | None
+) -> None:
     """Run an experiment (a file of experiments/) and check its claim."""
     chosen = experiment.find(name)
     out.print(f"{chosen.name}: {chosen.claim}", soft_wrap=True)
-    _experiment(chosen, record_file, figure_folder)
+    _experiment(chosen, record_file, figure_folder, scale or chosen.scale, range(1, seeds + 1))
 
 
-def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Path | None) -> None:
-    results = _perform(chosen.runs(), record_file, figure_folder, chosen.phases, chosen.name)
+@cli.command("claims", epilog=_examples("claims", "claims T7 T9", "claims --write"))
+@click.argument("targets", nargs=-1)
+@click.option("--write", is_flag=True, help="Renew docs/claims.md.")
+def claims_command(targets: tuple[str, ...], write: bool) -> None:
+    """What the papers say beside what is recorded in results/; TARGETS picks by the beginning of a number.
+
+    Nothing is run: each row names the command that reproduces it.
+    """
+    if write:
+        claims_page.write()
+    for shown in claims_page.tables(targets):
+        out.print(shown)
+        out.print()
+
+
+def _experiment(
+    chosen: Experiment,
+    record_file: Path | None,
+    figure_folder: Path | None,
+    scale: float,
+    seeds: Sequence[int],
+) -> None:
+    for seed in seeds:
+        _one_seed(chosen, record_file, figure_folder, scale, seed)
+
+
+def _one_seed(
+    chosen: Experiment, record_file: Path | None, figure_folder: Path | None, scale: float, seed: int
+) -> None:
+    results = _perform(chosen.runs(scale, seed), record_file, figure_folder, chosen.phases, chosen.name)
     records = _records(results)
+    for claim in claims.judged(chosen.claims, records):
+        out.print(f"  {claims_page.line(claim)}", soft_wrap=True)
+    if scale != chosen.scale:
+        return
     first = chosen.phases[0]
     for each in (one for one in records if one["phase"] == first):
         out.print(f"  left dirty by {first} on {each['file_system']}: {table.dirty_bands(each)}", soft_wrap=True)

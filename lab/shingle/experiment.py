@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shingle.claims import Claim
 from shingle.failure import Failure, unknown_name
 from shingle.paths import ROOT
 from shingle.record import Record
@@ -24,11 +25,23 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Experiment:
+    """What is claimed, and the runs that show it.
+
+    `runs` takes the scale of the workload and the seed. Expectations are held to the experiment's own scale, on each
+    seed; `claims` are a paper's numbers, which are compared and not held.
+    """
+
     name: str
     claim: str
-    runs: Callable[[], list[Run]]
+    runs: Callable[[float, int], list[Run]]
     phases: tuple[str, ...]
     expectations: tuple[Expectation, ...]
+    scale: float = 1.0
+    # Seed document and section, for a paper's experiment.
+    source: str = ""
+    claims: tuple[Claim, ...] = ()
+    # What does not shrink with the workload, or what has to.
+    scaling: str = ""
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shingle import job
@@ -75,12 +75,15 @@ class FileSystem:
     programs: tuple[Path, ...] = ()
     # Files of sysfs and what is written into them after the mount.
     settings: tuple[tuple[str, str], ...] = ()
+    # Of the drive, from its start; the paper's partitions. None: all of it.
+    size_bytes: int | None = None
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
 
     def mkfs_argv(self, *, host_managed: bool = False) -> tuple[str, ...]:
         mkfs = (self.zoned_mkfs or self.mkfs) if host_managed else self.mkfs
-        return (*mkfs, job.DEVICE)
+        size = () if self.size_bytes is None else (f"{self.size_bytes >> 10}k",)
+        return (*mkfs, job.DEVICE, *size)
 
     def reports(self, request_class: str) -> bool:
         return request_class == "data" or request_class in self.classes
@@ -231,6 +234,13 @@ def find(name: str) -> FileSystem:
     if name not in FILE_SYSTEMS:
         raise unknown_name("file system", name, FILE_SYSTEMS)
     return FILE_SYSTEMS[name]
+
+
+def on_the_first(variant: FileSystem, size_bytes: int) -> FileSystem:
+    """The same on the first `size_bytes` of the drive only, as on a partition there; ext4 only."""
+    if variant.kernel_name != "ext4":
+        raise Failure(f"{variant.name} is made on whole drives only; ext4 can be smaller.", status=2)
+    return replace(variant, size_bytes=size_bytes)
 
 
 def check_can_age(variant: FileSystem, *, host_managed: bool) -> None:

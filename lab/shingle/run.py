@@ -219,7 +219,10 @@ def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDriv
 
 def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
     """Formats and ages what is not in the cache yet, each kind of drive once."""
-    unique = {(run.profile.name, run.variant.mkfs, run.size_bytes, run.plan.seed, run.age): run for run in runs}
+    unique = {
+        (run.profile.name, run.variant.mkfs, run.variant.size_bytes, run.size_bytes, run.plan.seed, run.age): run
+        for run in runs
+    }
 
     def task(run: Run) -> Callable[[], FormattedDrive]:
         return lambda: _prepared(built, run, progress)

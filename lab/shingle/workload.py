@@ -51,6 +51,17 @@ def _tree_of_files(scale: float) -> Arguments:
     return {"count": _scaled(600_000, scale), "file_bytes": 4096, "width": 2, "threads": 8, "path": "files"}
 
 
+def _gigabyte(scale: float) -> Arguments:
+    """FAST'17, section 4.1: some 1 GiB; a mean of two entries makes more than 60,000 directories."""
+    return {"count": _scaled(100_000, scale), "file_bytes": 10 << 10, "width": 2, "threads": 8, "path": "gigabyte"}
+
+
+def _one_directory(scale: float) -> Arguments:
+    """FAST'17, section 4.4: 10,000 small files in one directory; 4 KiB is our reading of small."""
+    count = _scaled(10_000, scale)
+    return {"count": count, "file_bytes": 4096, "width": count, "depth": 1, "threads": 1, "path": "flat"}
+
+
 def _postmark(scale: float) -> Arguments:
     return {
         "files": _scaled(10_000, scale),
@@ -102,6 +113,12 @@ _ALL = (
     Workload(
         "CreateFiles", "createfiles", "600,000 files of 4 KiB, 8 threads", _tree_of_files, writes_bytes=6 * _GIB
     ),
+    Workload(
+        "CreateGigabyte", "createfiles", "100,000 files of 10 KiB in 60,000 directories, 8 threads", _gigabyte,
+        writes_bytes=2 * _GIB,
+    ),
+    Workload("CreateFlat", "createfiles", "10,000 files of 4 KiB in one directory", _one_directory, writes_bytes=_GIB),
+    Workload("TarFlat", "tarfiles", "tar of CreateFlat's directory, to nowhere", _on("flat"), "CreateFlat", False),
     Workload("FindFiles", "findfiles", "find in CreateFiles' tree", _on("files"), "CreateFiles", False),
     Workload("TarFiles", "tarfiles", "tar of CreateFiles' tree, to nowhere", _on("files"), "CreateFiles", False),
     Workload("RemoveFiles", "removefiles", "rm -r of CreateFiles' tree", _on("files"), "CreateFiles", False),

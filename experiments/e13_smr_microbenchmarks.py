@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The microbenchmarks of FAST'17 on a drive-managed SMR disk, with what the disk cleans afterwards (Figure 11).
+
+A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition.
+"""
+
+from dataclasses import replace
+
+from shingle import drive, fs, run, workload
+from shingle.claims import Claim, cleaning, speedup_claim
+from shingle.experiment import Experiment
+
+DRIVE = "st8000as0002"
+BASELINE, LAZY = "ext4-10g", "ext4-lazy"
+DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
+FILES = ("CreateFiles", "FindFiles", "TarFiles", "RemoveFiles")
+PARTITION_BYTES = 2_000_000_000_000
+SCALE = 0.1
+PAPER_MEMORY_MIB = 16384
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    cells = []
+    for workloads in (DIRECTORIES, FILES):
+        plan = workload.plan(workloads, scale=scale, seed=seed)
+        variants = [fs.on_the_first(fs.find(name), PARTITION_BYTES) for name in (BASELINE, LAZY)]
+        cells += [run.Run(drive.find(DRIVE), variant, plan) for variant in variants]
+    memory_mib = max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
+    return [replace(cell, memory_mib=memory_mib) for cell in cells]
+
+
+def faster(target: str, name: str, low: float, high: float) -> Claim:
+    return speedup_claim(target, BASELINE, LAZY, name, low, high)
+
+
+def cleans(target: str, file_system: str, name: str, paper_s: float) -> Claim:
+    """Seconds of cleaning; they go with the number of bands, and that with the workload."""
+    return Claim(
+        target, f"{name} on {file_system}: cleaning", "s", paper_s, paper_s, cleaning(file_system, name), 0.25,
+        linear=True, better="low",
+    )  # fmt: skip
+
+
+def lazily_cleans(target: str, name: str, paper_s: float) -> Claim:
+    """A few bands of the journal, whatever the size of the workload."""
+    return Claim(target, f"{name} on {LAZY}: cleaning", "s", None, paper_s, cleaning(LAZY, name), 0.25, better="low")
+
+
+EXPERIMENT = Experiment(
+    name="e13-smr-microbenchmarks",
+    claim="on a shingled disk the gain is larger, and next to nothing is left to clean",
+    source="FAST'17, section 4.3.1, Figure 11",
+    runs=runs,
+    phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
+    expectations=(),
+    scale=SCALE,
+    scaling="The journal (10 GiB), the disk and its persistent cache are not scaled.",
+    claims=(
+        faster("T11b", "MakeDirs", 1.5, 2.5),
+        faster("T11b", "CreateFiles", 1.5, 2.5),
+        faster("T11b", "ListDirs", 13, 13),
+        cleans("T11c", BASELINE, "MakeDirs", 846),
+        lazily_cleans("T11c", "MakeDirs", 0),
+        cleans("T11d", BASELINE, "RemoveDirs", 590),
+        lazily_cleans("T11d", "RemoveDirs", 10),
+        cleans("T11d", BASELINE, "RemoveFiles", 366),
+        lazily_cleans("T11d", "RemoveFiles", 20),
+        *(
+            Claim("T11e", f"{name} on {system}: cleaning", "s", 0, 0, cleaning(system, name))
+            for name in ("ListDirs", "TarDirs", "FindFiles", "TarFiles")
+            for system in (BASELINE, LAZY)
+        ),
+    ),
+)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Metadata in the middle of the disk, data at its edge: what the way between them costs (FAST'17, section 4.4).
+
+The paper makes a directory of 10,000 small files and packs it with a cold cache. It does not say how small; 4 KiB here.
+"""
+
+from dataclasses import replace
+
+from shingle import run, workload
+from shingle.claims import Claim, seconds
+from shingle.experiment import Experiment
+
+DRIVE = "wd5000ys"
+BASELINE, LAZY = "ext4-10g", "ext4-lazy"
+NAME = "TarFlat"
+PAPER_MEMORY_MIB = 16384
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    cells = run.cells(DRIVE, (BASELINE, LAZY), workload.plan((NAME,), scale=scale, seed=seed))
+    return [replace(cell, memory_mib=max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))) for cell in cells]
+
+
+EXPERIMENT = Experiment(
+    name="e16-seek-overhead",
+    claim="reading files whose metadata lie in the journal takes no longer than on the baseline",
+    source="FAST'17, section 4.4",
+    runs=runs,
+    phases=("CreateFlat", NAME, workload.UNMOUNT),
+    expectations=(),
+    claims=(
+        Claim("T17", "tar of 10,000 files in one directory, ext4-10g", "s", 103, 103, seconds(BASELINE, NAME), 0.25),
+        Claim("T17", "the same, ext4-lazy", "s", 101, 101, seconds(LAZY, NAME), 0.25, better="low"),
+        Claim(
+            "T17", "ext4-lazy over ext4-10g", "", 0.98, 0.98,
+            lambda records: seconds(LAZY, NAME)(records) / seconds(BASELINE, NAME)(records), 0.05, better="low",
+        ),
+    ),
+)  # fmt: skip

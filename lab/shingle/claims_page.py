@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""docs/claims.md and `./shingle claims`: the papers' numbers beside ours, from results/*.jsonl and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.table import Table
+
+from shingle import experiment, record
+from shingle.claims import Claim, Judged, judged
+from shingle.experiment import Experiment
+from shingle.failure import Failure
+from shingle.paths import ROOT
+from shingle.record import Record
+
+PAGE = ROOT / "docs/claims.md"
+_COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
+_NUMBERS = ("paper", "ours", "error")
+
+_HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
+# What the papers say, and what comes out here
+
+*Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
+of a paper, and the value that its experiment's records give. Claims about a drive alone are in
+[drive-validation.md](drive-validation.md).*
+
+**{headline}**
+
+| verdict | |
+|---|---|
+| reproduced | within the paper's range, or within 10 % of bytes and counts, 25 % of times |
+| passed | beyond it, on the better side |
+| above, below | beyond it |
+| not at this scale | means something at the paper's size only, and that was not run |
+| not run | no record |
+
+Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
+mean and its standard deviation.
+"""
+
+
+def experiments() -> list[Experiment]:
+    """Those that repeat something of a paper."""
+    loaded = [experiment.load(path) for path in experiment.names().values()]
+    return [each for each in loaded if each.claims]
+
+
+def records_of(chosen: Experiment) -> list[Record]:
+    """Everything in results/ that this experiment left."""
+    kept = []
+    for path in sorted((ROOT / "results").glob("*.jsonl")):
+        kept += [each for each in record.read(path) if each["experiment"] == chosen.name]
+    return kept
+
+
+def number(value: float) -> str:
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def expected(claim: Claim, scale: float) -> str:
+    low, high = claim.expected(scale or 1.0)
+    if low is not None and high is not None:
+        text = number(low) if low == high else f"{number(low)} to {number(high)}"
+    elif low is not None:
+        text = f"at least {number(low)}"
+    elif high is not None:
+        text = f"at most {number(high)}"
+    else:
+        raise Failure(f"{claim.target}: a claim needs a number.")
+    return f"{text} {claim.unit}".strip()
+
+
+def ours(each: Judged) -> str:
+    if not each.values:
+        return ""
+    spread = "" if each.deviation is None else f" ± {number(each.deviation)}"
+    return f"{number(each.mean)}{spread} {each.claim.unit}".strip()
+
+
+def error(each: Judged) -> str:
+    if not each.values:
+        return ""
+    return "" if each.error == float("inf") else f"{each.error:+.0%}"
+
+
+def cells(each: Judged) -> tuple[str, ...]:
+    return (each.claim.target, each.claim.what, expected(each.claim, each.scale), ours(each), error(each), each.verdict)
+
+
+def line(each: Judged) -> str:
+    target, what, paper, measured, off, verdict = cells(each)
+    return f"{target} {what}: paper {paper}, here {measured}{' (' + off + ')' if off else ''}: {verdict}"
+
+
+def minutes(records: Sequence[Record]) -> float:
+    """Of the host: a run counts once, though each of its phases carries it."""
+    runs = {
+        (each["drive"], each["file_system"], each["seed"], each["scale"]): float(each["host"]["run_s"])
+        for each in records
+    }
+    return sum(runs.values()) / 60
+
+
+def command(chosen: Experiment, records: Sequence[Record]) -> str:
+    scale = max((each["scale"] for each in records), default=chosen.scale)
+    seeds = max((each["seed"] for each in records if each["scale"] == scale), default=1)
+    number_of = chosen.name.split("-")[0]
+    size = "" if scale == chosen.scale else f" --scale {scale:g}"
+    return f"./shingle run {number_of}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
+
+
+def tables(targets: Sequence[str] = ()) -> Iterator[Table]:
+    """For the terminal, one for each experiment; `targets` picks by the beginning of a number."""
+    found = False
+    for chosen in experiments():
+        records = records_of(chosen)
+        rows = [
+            each
+            for each in judged(chosen.claims, records)
+            if not targets or any(each.claim.target.startswith(target) for target in targets)
+        ]
+        if not rows:
+            continue
+        found = True
+        title = f"{command(chosen, records).removesuffix(' --record FILE')}   {chosen.source}"
+        shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for heading in _COLUMNS:
+            shown.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+        for each in rows:
+            shown.add_row(*cells(each))
+        yield shown
+    if not found:
+        known = sorted({claim.target for chosen in experiments() for claim in chosen.claims})
+        raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
+
+
+def headline(all_of_them: Sequence[Judged]) -> str:
+    verdicts = [each.verdict for each in all_of_them]
+    good = verdicts.count("reproduced") + verdicts.count("passed")
+    off = verdicts.count("above") + verdicts.count("below")
+    return (
+        f"{good} of {good + off} numbers reproduced or passed; {verdicts.count('not at this scale')} need the paper's "
+        f"size, {verdicts.count('not run')} are not run."
+    )
+
+
+def markdown() -> str:
+    parts, everything = [], []
+    for chosen in experiments():
+        records = records_of(chosen)
+        rows = judged(chosen.claims, records)
+        everything += rows
+        said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
+        said += f"`{command(chosen, records)}`"
+        if records:
+            largest = max(each["scale"] for each in records)
+            same = [each for each in records if each["scale"] == largest]
+            said += f", scale {largest:g}, {same[0]['configuration']['memory_mib']} MiB of memory,"
+            said += f" {minutes(same):.0f} minutes of one core."
+        said += f" {chosen.scaling}" if chosen.scaling else ""
+        said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
+        said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
+        parts.append(said)
+    return _HEAD.format(headline=headline(everything)) + "".join(parts)
+
+
+def write() -> None:
+    PAGE.write_text(markdown())

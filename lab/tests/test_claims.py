@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What a claim makes of a measured value."""
+
+import pytest
+from click.testing import CliRunner
+
+from shingle import claims_page, cli
+from shingle.claims import Claim, judged
+from shingle.failure import Failure
+
+
+def claim(
+    low: float | None, high: float | None, tolerance: float = 0.0, *, linear: bool = False, full_size: bool = False,
+    better: str | None = None,
+) -> Claim:  # fmt: skip
+    return Claim(
+        "T0", "a number", "s", low, high, lambda records: float(records[0]["virtual_s"]), tolerance,
+        linear=linear, full_size=full_size, better=better,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "scale", "measured", "verdict", "error"),
+    [
+        (claim(100, 100, 0.25), 1.0, 120, "reproduced", 0.2),
+        (claim(100, 100, 0.25), 1.0, 130, "above", 0.3),
+        (claim(100, 100, 0.25), 1.0, 70, "below", -0.3),
+        (claim(100, 100, 0.25, better="low"), 1.0, 70, "passed", -0.3),
+        (claim(100, 100, 0.25, better="low"), 1.0, 130, "above", 0.3),
+        (claim(1.5, 2, better="high"), 1.0, 2.5, "passed", 0.25),
+        (claim(1.5, 2), 1.0, 1.7, "reproduced", 0.0),
+        (claim(1.5, 2), 1.0, 1.2, "below", -0.2),
+        (claim(10, None), 1.0, 1000, "reproduced", 0.0),
+        (claim(None, 0), 1.0, 0, "reproduced", 0.0),
+        (claim(None, 0), 1.0, 1, "above", float("inf")),
+        (claim(100, 100, 0.1, linear=True), 0.1, 10.5, "reproduced", 0.05),
+        (claim(100, 100, 0.1), 0.1, 10.5, "below", -0.895),
+        (claim(100, 100, full_size=True), 0.1, 100, "not at this scale", 0.0),
+    ],
+)
+def test_a_value_is_judged_by_range_tolerance_and_scale(
+    made: Claim, scale: float, measured: float, verdict: str, error: float
+) -> None:
+    assert made.judge(measured, scale) == (verdict, pytest.approx(error))
+
+
+def test_seeds_are_averaged_and_the_largest_scale_counts() -> None:
+    records = [{"scale": 0.1, "seed": 1, "virtual_s": 1.0}]
+    records += [{"scale": 1.0, "seed": seed, "virtual_s": value} for seed, value in ((1, 90.0), (2, 110.0))]
+    (found,) = judged([claim(100, 100, 0.25)], records)
+    assert (found.scale, found.values, found.mean, found.verdict) == (1.0, (90.0, 110.0), 100.0, "reproduced")
+    assert found.deviation == pytest.approx(14.142, abs=0.001)
+
+
+def test_without_records_nothing_is_claimed() -> None:
+    (found,) = judged([claim(100, 100)], [])
+    assert found.verdict == "not run"
+    assert claims_page.ours(found) == ""
+
+
+def test_every_claim_of_an_experiment_can_be_written() -> None:
+    for chosen in claims_page.experiments():
+        assert chosen.source, chosen.name
+        for each in judged(chosen.claims, []):
+            assert all(isinstance(text, str) for text in claims_page.cells(each))
+
+
+def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
+    answered = CliRunner().invoke(cli.cli, ["claims", "T99"])
+    assert isinstance(answered.exception, Failure)
+    assert "T7a" in str(answered.exception)
