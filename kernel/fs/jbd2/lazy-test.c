@@ -8,6 +8,10 @@
 
 #define KNOWN	41
 
+static const struct snap_ref snapshot = {
+	.log_blk = 7, .blocks = 3, .tid = 40, .id = 2,
+};
+
 struct marker_case {
 	const char *name;
 	void (*change)(journal_superblock_t *sb);
@@ -37,7 +41,7 @@ static void next_transaction(journal_superblock_t *sb)
 static void emptied(journal_superblock_t *sb)
 {
 	sb->s_start = 0;
-	lazy_mark(sb, KNOWN);
+	lazy_mark(sb, KNOWN, &snapshot);
 }
 
 static void padding_cleared(journal_superblock_t *sb)
@@ -64,6 +68,7 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 {
 	journal_superblock_t *sb = kunit_kzalloc(test, sizeof(*sb), GFP_KERNEL);
 	const struct marker_case *each;
+	struct snap_ref found;
 	tid_t known;
 
 	KUNIT_ASSERT_NOT_NULL(test, sb);
@@ -72,12 +77,14 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 		memset(sb, 0, sizeof(*sb));
 		sb->s_sequence = cpu_to_be32(100);
 		sb->s_start = cpu_to_be32(5);
-		lazy_mark(sb, KNOWN);
+		lazy_mark(sb, KNOWN, &snapshot);
 		each->change(sb);
-		KUNIT_EXPECT_EQ_MSG(test, lazy_marked(sb, &known), each->ours,
+		KUNIT_EXPECT_EQ_MSG(test, lazy_marked(sb, &known, &found), each->ours,
 				    "%s", each->name);
-		if (each->ours)
-			KUNIT_EXPECT_EQ(test, known, KNOWN);
+		if (!each->ours)
+			continue;
+		KUNIT_EXPECT_EQ(test, known, KNOWN);
+		KUNIT_EXPECT_MEMEQ(test, &found, &snapshot, sizeof(found));
 	}
 }
 
@@ -91,7 +98,7 @@ static void marker_stays_within_the_padding(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, before);
 	memset(sb, 0xa5, sizeof(*sb));
 	memcpy(before, sb, sizeof(*sb));
-	lazy_mark(sb, KNOWN);
+	lazy_mark(sb, KNOWN, &snapshot);
 	KUNIT_EXPECT_MEMNEQ(test, sb, before, sizeof(*sb));
 	/* Upstream takes new fields from the start of the padding. */
 	memcpy(&sb->s_padding[24], &before->s_padding[24],

@@ -493,8 +493,10 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		}
 		cond_resched();
 	}
-	if (!aborted)
+	if (!aborted) {
+		lazy_snapshot_committed(lazy, blocks);
 		lazy_clean_after_commit(lazy, blocks);
+	}
 }
 
 /*
@@ -930,6 +932,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (err)
 		goto free_batch;
 	lazy->journal = journal;
+	err = lazy_snapshot_init(lazy);
+	if (err)
+		goto free_clean;
 	lazy->mapping = mapping;
 	lazy->extents = extents;
 	lazy->nr_extents = nr_extents;
@@ -937,7 +942,6 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	refcount_set(&lazy->refs, 1);
 	init_completion(&lazy->unused);
 	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
-	lazy->scan_start = journal->j_tail;
 
 	mutex_lock(&lazy_mutex);
 	err = -EBUSY;
@@ -976,6 +980,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 
 unlock:
 	mutex_unlock(&lazy_mutex);
+	lazy_snapshot_destroy(lazy);
+free_clean:
 	lazy_clean_destroy(lazy);
 free_batch:
 	kvfree(lazy->batch);
@@ -1010,6 +1016,7 @@ void jbd2_lazy_stop(journal_t *journal)
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
 	lazy_forget_mount(lazy);
+	lazy_snapshot_destroy(lazy);
 	lazy_clean_destroy(lazy);
 	jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
@@ -1039,7 +1046,13 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
 			      lazy->batch_len * sizeof(*lazy->batch) +
 			      lazy->nr_extents * sizeof(*lazy->extents) +
-			      lazy_clean_bytes(lazy);
+			      lazy_clean_bytes(lazy) +
+			      lazy_snapshot_bytes(lazy);
+	stats->logged_blocks = atomic64_read(&lazy->snaps.logged_now);
+	stats->snapshot_blocks = atomic64_read(&lazy->snaps.written);
+	stats->snapshots = atomic64_read(&lazy->snaps.count);
+	stats->mount_blocks = lazy->scan_blocks;
+	stats->mount_snapshots = lazy->loaded;
 	stats->inserted = atomic64_read(&lazy->inserted);
 	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
 	stats->dropped = atomic64_read(&lazy->dropped);
