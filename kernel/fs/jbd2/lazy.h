@@ -37,6 +37,7 @@ struct lazy_snapshots {
 				 * since the account was opened
 				 */
 	bool closing;		/* one is due soon */
+	bool urgent;		/* one is due at once */
 	bool unmarked;		/* the marker points at an older one */
 	/* of the transaction that is being committed */
 	u32 reserved;		/* blocks, or 0 for no snapshot */
@@ -86,6 +87,7 @@ struct jbd2_lazy {
 	tid_t scan_tid;			/* the first that is not there [load] */
 	u64 scan_blocks;		/* log blocks that were read [load] */
 	u32 loaded;			/* snapshots that were read [load] */
+	u32 lost;			/* copies that damage cost [load] */
 	u64 rebuilt;			/* live blocks found at mount */
 	struct buffer_head *tombstone;	/* to be written before the first
 					 * commit, or NULL [commit thread]
@@ -160,7 +162,7 @@ void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr);
 void *lazy_reader_next(struct log_reader *reader);
 bool lazy_tail_csum_ok(journal_t *journal, void *data);
 int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
-	      unsigned long log_blk, bool resumed, u32 used);
+	      unsigned long log_blk, tid_t known, bool resumed);
 
 /* lazy_snapshot.c */
 enum snap_kind {
@@ -205,6 +207,7 @@ void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
 bool lazy_snapshot_load(struct jbd2_lazy *lazy, struct log_reader *reader,
 			const struct snap_ref *newest);
 void lazy_snapshot_forget(struct jbd2_lazy *lazy);
+void lazy_snapshot_start_anew(struct jbd2_lazy *lazy);
 
 /* lazy_clean.c */
 int lazy_clean_init(struct jbd2_lazy *lazy);

@@ -38,8 +38,9 @@
  *          first commit, and is durable before anything follows it.  A mount
  *          that commits nothing writes nothing.
  *  INV-K11 The marker names a transaction that was durable when it was
- *          written.  A log that ends before it is damaged in the middle; it is
- *          refused, because to go on would bury what lies behind the damage.
+ *          written.  A log that ends before it is damaged in the middle, and
+ *          by more than lazy_scan.c can bridge; it is refused, because to go
+ *          on would bury what lies behind the damage.
  *  INV-K12 Whatever was read before the map existed is read again when it does
  *          (lazy_refresh()): the superblock, the group descriptors, and what
  *          user space fetched into the page cache.
@@ -205,11 +206,11 @@ static bool lazy_load_snapshots(struct jbd2_lazy *lazy,
 		return false;
 	for (i = 0; i < newest->blocks; i++)
 		blk = lazy_next_log_blk(journal, blk);
-	err = lazy_scan(lazy, reader, newest->tid, blk, true,
-			lazy_log_distance(journal, journal->j_tail, blk));
 	/* The marker was written after the snapshot's transaction. */
-	if (!err && tid_gt(lazy->scan_tid, newest->tid) &&
-	    !tid_gt(known, lazy->scan_tid - 1))
+	if (tid_gt(newest->tid, known))
+		known = newest->tid;
+	err = lazy_scan(lazy, reader, newest->tid, blk, known, true);
+	if (!err && !tid_gt(known, lazy->scan_tid - 1))
 		return true;
 	pr_warn("JBD2: %s: the log behind the snapshot of transaction %u is damaged, scanning the whole log\n",
 		journal->j_devname, newest->tid);
@@ -238,8 +239,11 @@ int __jbd2_lazy_recover(journal_t *journal)
 	lazy_marked(journal->j_superblock, &known, &newest);
 	jmap_load_tail(&lazy->map, first, journal->j_tail);
 	if (!lazy_load_snapshots(lazy, reader, &newest, known))
-		err = lazy_scan(lazy, reader, first, journal->j_tail, false, 0);
+		err = lazy_scan(lazy, reader, first, journal->j_tail, known,
+				false);
 	lazy_reader_free(reader);
+	if (!lazy->loaded)
+		lazy_snapshot_start_anew(lazy);
 	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",
 		       journal->j_devname);
@@ -249,6 +253,11 @@ int __jbd2_lazy_recover(journal_t *journal)
 		pr_err("JBD2: %s: the kept log ends with transaction %u, but %u was committed\n",
 		       journal->j_devname, lazy->scan_tid - 1, known);
 		return -EFSCORRUPTED;
+	}
+	if (lazy->lost) {
+		/* The file system takes note, as of an error at run time. */
+		journal->j_errno = -EFSCORRUPTED;
+		lazy->snaps.urgent = true;
 	}
 	lazy->rebuilt = lazy->map.nr_live;
 	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u; read %u snapshots, %llu log blocks\n",
@@ -338,6 +347,8 @@ void __jbd2_lazy_stamp(journal_t *journal)
 	if (READ_ONCE(lazy->tombstone))
 		known = lazy->tombstone_tid - 1;
 	lazy_snapshot_newest(lazy, be32_to_cpu(sb->s_sequence), &snapshot);
+	if (snapshot.blocks && tid_gt(snapshot.tid, known))
+		known = snapshot.tid;
 	lazy_mark(sb, known, &snapshot);
 
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && sb->s_start)	/* INV-K5 */

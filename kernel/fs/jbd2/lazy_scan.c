@@ -11,6 +11,23 @@
  *
  * One pass is enough, because a transaction is applied to the map when the
  * scan comes to its commit block, as at run time: its tags, then its revokes.
+ *
+ * Damage.  The log is never emptied, so one bad block must not cost what lies
+ * behind it.  What cannot be read, or has a wrong checksum, is told by what
+ * comes next; copies never begin with the journal's magic number, so the next
+ * block of the transaction is found among them.
+ *
+ *	next valid block                what was damaged	what it costs
+ *	behind copies, same id          a descriptor            these copies
+ *	at once, same id, no copy yet   a revoke block          the mount
+ *	at once, same id, after copies  a snapshot              nothing
+ *	at once, next id                a commit block          nothing
+ *	none, and the marker says that  a commit block          nothing
+ *	the transaction was durable
+ *	none                            the log ends here
+ *
+ * Revokes cannot be guessed, and without one a freed block would be written
+ * over the data that have its place, hence no mount.
  */
 
 #include <linux/bio.h>
@@ -236,6 +253,12 @@ struct log_scan {
 	unsigned long blk;		/* next log block */
 	u32 used;			/* log blocks from the tail to blk */
 	bool resumed;			/* the first one began before the scan */
+	tid_t known;			/* was durable, says the marker */
+	bool described;			/* a descriptor was there */
+	unsigned long damaged;		/* a block of this transaction, or 0 */
+	u32 lost;			/* copies */
+	bool revokes_lost;
+	u32 snapshot;			/* of the chain, the next one */
 	void *descriptor;		/* a block */
 	u64 *revokes;
 	u32 nr_revokes, room;
@@ -352,26 +375,153 @@ static int scan_revokes(struct log_scan *scan, const void *data)
 	return 0;
 }
 
-/* The transaction is complete: all tags, then all revokes. */
-static void scan_apply(struct log_scan *scan)
+/* Say what damage there was in a transaction that is complete. */
+static int scan_report(struct log_scan *scan)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	const char *name = lazy->journal->j_devname;
+
+	if (scan->revokes_lost) {
+		pr_err("JBD2: %s: log block %lu of transaction %u is damaged, and which blocks were freed is lost; run e2fsck\n",
+		       name, scan->damaged, scan->tid);
+		return -EFSCORRUPTED;
+	}
+	if (scan->lost)
+		pr_warn("JBD2: %s: descriptor in log block %lu of transaction %u is damaged, %u blocks of metadata are lost; run e2fsck\n",
+			name, scan->damaged, scan->tid, scan->lost);
+	else if (scan->damaged)
+		pr_warn("JBD2: %s: log block %lu of transaction %u is damaged, nothing is lost\n",
+			name, scan->damaged, scan->tid);
+	lazy->lost += scan->lost;
+	return 0;
+}
+
+/* The transaction is complete up to @end: all tags, then all revokes. */
+static int scan_apply(struct log_scan *scan, unsigned long end)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	unsigned long blk = scan->start;
 	u64 home;
 	u32 i;
+	int err;
 
+	err = scan_report(scan);
+	if (err)
+		return err;
 	if (!scan->resumed)
 		jmap_apply_begin(&lazy->map, scan->tid, blk);
-	for (; blk != scan->blk; blk = lazy_next_log_blk(lazy->journal, blk))
+	for (; blk != end; blk = lazy_next_log_blk(lazy->journal, blk))
 		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
-	jmap_apply_end(&lazy->map, scan->blk);
+	jmap_apply_end(&lazy->map, end);
 	for (i = 0; i < scan->nr_revokes; i++)
 		jmap_drop(&lazy->map, scan->revokes[i], &blk);
 	scan->nr_revokes = 0;
 	scan->resumed = false;
-	scan->start = scan->blk;
+	scan->described = false;
+	scan->damaged = 0;
+	scan->lost = 0;
+	scan->start = end;
 	scan->tid++;
 	cond_resched();
+	return 0;
+}
+
+/* Whether a block is a whole one of the log, and then of which transaction. */
+static bool scan_valid(journal_t *journal, void *data, tid_t *tid)
+{
+	const journal_header_t *header = data;
+
+	if (IS_ERR(data) || header->h_magic != cpu_to_be32(JBD2_MAGIC_NUMBER))
+		return false;
+	*tid = be32_to_cpu(header->h_sequence);
+	switch (be32_to_cpu(header->h_blocktype)) {
+	case JBD2_DESCRIPTOR_BLOCK:
+	case JBD2_REVOKE_BLOCK:
+		return lazy_tail_csum_ok(journal, data);
+	case JBD2_COMMIT_BLOCK:
+		return scan_commit_csum_ok(journal, data);
+	}
+	return false;
+}
+
+/* A whole block of the transaction. */
+static int scan_process(struct log_scan *scan, void *data)
+{
+	const journal_header_t *header = data;
+
+	switch (be32_to_cpu(header->h_blocktype)) {
+	case JBD2_DESCRIPTOR_BLOCK:
+		scan->described = true;
+		return scan_descriptor(scan, data);
+	case JBD2_REVOKE_BLOCK:
+		return scan_revokes(scan, data);
+	default:
+		return scan_apply(scan, scan->blk);
+	}
+}
+
+/*
+ * The block before the present one is none of the transaction: is it the end
+ * of the log, or damage?  See above.
+ *
+ * Return: the block to go on with, NULL at the end, or an error pointer.
+ */
+static void *scan_damage(struct log_scan *scan)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	journal_t *journal = lazy->journal;
+	unsigned long behind = scan->blk, bad, at;
+	u32 most = journal->j_blocksize / sizeof(journal_block_tag3_t), i;
+	void *data;
+	tid_t tid;
+	int err;
+
+	bad = (behind == journal->j_first ? journal->j_last : behind) - 1;
+	for (i = 0; i <= most; i++) {
+		if (scan->used + 1 >= lazy->map.nr_slots)
+			break;
+		at = scan->blk;
+		data = scan_next(scan);
+		if (!scan_valid(journal, data, &tid))
+			continue;
+		if (tid == scan->tid) {
+			scan->damaged = bad;
+			scan->lost += i;
+			scan->revokes_lost |= !i && !scan->described &&
+					      !scan->resumed;
+			return data;
+		}
+		if (tid != scan->tid + 1 || i)
+			break;
+		scan->damaged = bad;
+		err = scan_apply(scan, at);
+		return err ? ERR_PTR(err) : data;
+	}
+	if (!tid_geq(scan->known, scan->tid) ||
+	    !(scan->described || scan->resumed))
+		return NULL;
+	scan->damaged = bad;
+	return ERR_PTR(scan_apply(scan, behind));	/* NULL for 0 */
+}
+
+/* Blocks of a snapshot that could not be used are not looked at. */
+static void scan_pass_snapshot(struct log_scan *scan)
+{
+	struct lazy_snapshots *snaps = &scan->lazy->snaps;
+	const struct snap_ref *ref;
+	u32 i;
+
+	while (scan->snapshot < snaps->nr_chain &&
+	       tid_gt(scan->tid, snaps->chain[scan->snapshot].tid))
+		scan->snapshot++;
+	if (scan->snapshot == snaps->nr_chain)
+		return;
+	ref = &snaps->chain[scan->snapshot];
+	if (ref->tid != scan->tid || ref->log_blk != scan->blk)
+		return;
+	for (i = 0; i < ref->blocks &&
+		    scan->used + 1 < scan->lazy->map.nr_slots; i++)
+		scan_next(scan);
 }
 
 /*
@@ -382,35 +532,21 @@ static void scan_apply(struct log_scan *scan)
 static int scan_block(struct log_scan *scan)
 {
 	journal_t *journal = scan->lazy->journal;
-	journal_header_t *header;
+	void *data;
+	tid_t tid;
 	int err;
 
+	scan_pass_snapshot(scan);
 	if (scan->used + 1 >= scan->lazy->map.nr_slots)
 		return -EFSCORRUPTED;
-	header = scan_next(scan);
-	if (IS_ERR(header))
-		return PTR_ERR(header);
-	if (header->h_magic != cpu_to_be32(JBD2_MAGIC_NUMBER) ||
-	    header->h_sequence != cpu_to_be32(scan->tid))
-		return 0;
-	switch (be32_to_cpu(header->h_blocktype)) {
-	case JBD2_DESCRIPTOR_BLOCK:
-		if (!lazy_tail_csum_ok(journal, header))
-			return 0;
-		err = scan_descriptor(scan, header);
-		return err ?: 1;
-	case JBD2_REVOKE_BLOCK:
-		if (!lazy_tail_csum_ok(journal, header))
-			return 0;
-		err = scan_revokes(scan, header);
-		return err ?: 1;
-	case JBD2_COMMIT_BLOCK:
-		if (!scan_commit_csum_ok(journal, header))
-			return 0;
-		scan_apply(scan);
-		return 1;
+	data = scan_next(scan);
+	if (!scan_valid(journal, data, &tid) || tid != scan->tid) {
+		data = scan_damage(scan);
+		if (IS_ERR_OR_NULL(data))
+			return PTR_ERR_OR_ZERO(data);
 	}
-	return 0;
+	err = scan_process(scan, data);
+	return err ?: 1;
 }
 
 /**
@@ -419,8 +555,10 @@ static int scan_block(struct log_scan *scan)
  * @reader: to read with
  * @tid: the transaction at that place
  * @log_blk: the place
+ * @known: a transaction that was durable, says the marker
  * @resumed: the map holds the beginning of the transaction already
- * @used: log blocks from the tail to the place
+ *
+ * If not, the blocks of snapshots that are in the chain are passed over.
  *
  * Sets scan_tid and scan_start to the transaction that is not in the log any
  * more and to where it would begin, and scanned to the distance from the tail
@@ -430,9 +568,10 @@ static int scan_block(struct log_scan *scan)
  * written; -EIO, -ENOMEM.
  */
 int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
-	      unsigned long log_blk, bool resumed, u32 used)
+	      unsigned long log_blk, tid_t known, bool resumed)
 {
 	journal_t *journal = lazy->journal;
+	u32 used = lazy_log_distance(journal, journal->j_tail, log_blk);
 	struct log_scan scan = {
 		.lazy = lazy,
 		.reader = reader,
@@ -440,10 +579,13 @@ int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
 		.start = log_blk,
 		.blk = log_blk,
 		.used = used,
+		.known = known,
 		.resumed = resumed,
 	};
 	int ret;
 
+	if (resumed)
+		scan.snapshot = lazy->snaps.nr_chain;
 	scan.descriptor = kmalloc(journal->j_blocksize, GFP_KERNEL);
 	if (!scan.descriptor)
 		return -ENOMEM;

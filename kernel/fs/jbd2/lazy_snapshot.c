@@ -433,6 +433,8 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 		WRITE_ONCE(snaps->closing, false);
 		due /= CLOSING_PART;
 	}
+	if (snaps->urgent)
+		due = 0;
 	snap_forget_old(snaps, tail_tid);
 	keep = snaps->nr_chain;
 	span = lazy_log_distance(journal, snap_begin(snaps, keep, tail), head) +
@@ -701,6 +703,7 @@ void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
 		snaps->newest = snaps->chain[snaps->nr_chain - 1];
 		spin_unlock(&snaps->lock);
 		snaps->unmarked = true;
+		snaps->urgent = false;
 		atomic64_inc(&snaps->count);
 	}
 	snaps->reserved = 0;
@@ -799,7 +802,8 @@ static bool snap_load(struct jbd2_lazy *lazy, struct log_reader *reader,
  * @newest: what the marker points at
  *
  * Return: whether the map holds all up to the newest snapshot.  If not, it is
- * empty again, and a message says why unless there is no snapshot.
+ * empty again, a message says why unless there is no snapshot, and the chain
+ * tells where a scan has to look away.
  */
 bool lazy_snapshot_load(struct jbd2_lazy *lazy, struct log_reader *reader,
 			const struct snap_ref *newest)
@@ -816,13 +820,13 @@ bool lazy_snapshot_load(struct jbd2_lazy *lazy, struct log_reader *reader,
 		return false;
 	if (!snap_ref_ok(lazy, newest))
 		goto damaged;
+	snaps->chain[0] = *newest;
+	snaps->nr_chain = 1;
 	lazy_reader_seek(reader, newest->log_blk, 1);
 	if (!snap_load_block(lazy, reader, newest, 0, &block))
 		goto damaged;
 	nr = snap_get_chain(&block, &snaps->logged, &snaps->spent,
 			    snaps->chain);
-	if (nr >= snaps->chain_most)
-		goto damaged;
 	snaps->chain[nr++] = *newest;
 	snaps->nr_chain = nr;
 	snap_forget_old(snaps, journal->j_tail_sequence);
@@ -844,17 +848,28 @@ damaged:
 	return false;
 }
 
-/* As if there had never been one, when the log is loaded. */
+/* The map is empty again. */
 void lazy_snapshot_forget(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+
+	lazy->loaded = 0;
+	lazy->lost = 0;
+	memset(&lazy->snaps.newest, 0, sizeof(lazy->snaps.newest));
+	jmap_reset(&lazy->map);
+	jmap_load_tail(&lazy->map, journal->j_tail_sequence, journal->j_tail);
+}
+
+/* The next snapshot is the first one. */
+void lazy_snapshot_start_anew(struct jbd2_lazy *lazy)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 
+	/* Damage is only looked past once. */
+	snaps->urgent = snaps->nr_chain;
 	snaps->nr_chain = 0;
 	snaps->logged = 0;
 	snaps->spent = 0;
-	memset(&snaps->newest, 0, sizeof(snaps->newest));
-	lazy->loaded = 0;
-	jmap_reset(&lazy->map);
 }
 
 /* ------------------------------------------------------------------------- */
