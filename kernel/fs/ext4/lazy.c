@@ -274,6 +274,7 @@ void ext4_lazy_log_super(struct super_block *sb)
 	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
 	    is_journal_aborted(sbi->s_journal))
 		return;
+	jbd2_lazy_closing(sbi->s_journal);
 	schedule_work(&sbi->s_sb_upd_work);
 	flush_work(&sbi->s_sb_upd_work);
 }
@@ -369,6 +370,11 @@ EXT4_LAZY_ATTR(log_reads);
 EXT4_LAZY_ATTR(rebuilt);
 EXT4_LAZY_ATTR(relogged);
 EXT4_LAZY_ATTR(swept);
+EXT4_LAZY_ATTR(logged_blocks);
+EXT4_LAZY_ATTR(snapshot_blocks);
+EXT4_LAZY_ATTR(snapshots);
+EXT4_LAZY_ATTR(mount_blocks);
+EXT4_LAZY_ATTR(mount_snapshots);
 
 /* Memory per block of the log, in bytes with two decimals. */
 static ssize_t memory_per_block_show(struct kobject *kobj,
@@ -481,6 +487,11 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_rebuilt.attr.attr,
 	&ext4_lazy_attr_relogged.attr.attr,
 	&ext4_lazy_attr_swept.attr.attr,
+	&ext4_lazy_attr_logged_blocks.attr.attr,
+	&ext4_lazy_attr_snapshot_blocks.attr.attr,
+	&ext4_lazy_attr_snapshots.attr.attr,
+	&ext4_lazy_attr_mount_blocks.attr.attr,
+	&ext4_lazy_attr_mount_snapshots.attr.attr,
 	NULL,
 };
 

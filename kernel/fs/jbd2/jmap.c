@@ -24,10 +24,14 @@
  *
  * "All tags, then all revokes" is what recovery computes from the same
  * transaction, so the map always equals what a scan of the committed log gives.
+ * But for one thing: a scan does not know what went home.  Such a slot stays in
+ * its chain as JMAP_DEMOTED, found by nobody who looks for a copy, so that a
+ * snapshot (lazy_snapshot.c) holds it and a revoke still takes it out.
  *
  * Invariants (they are numbered in ARCHITECTURE.md, too):
  *
- *  INV-K1  At most one slot per home block is linked.
+ *  INV-K1  At most one slot per home block is linked, and then none of its
+ *          slots is JMAP_DEMOTED, of which there is one at most, too.
  *  INV-K2  A linked slot's transaction is committed, and no newer committed
  *          transaction holds a tag or a revoke for its home block.
  *  INV-K3  Slots in [cursor, end) are the only ones that may be linked, and
@@ -45,7 +49,7 @@
 #include <linux/mm.h>
 #include "jmap.h"
 
-static u64 slot_home(const struct jmap_slot *slot)
+u64 jmap_slot_home(const struct jmap_slot *slot)
 {
 	return (u64)slot->home_hi << 32 | slot->home_lo;
 }
@@ -56,7 +60,7 @@ static u32 *jmap_head(struct jmap *map, u64 home)
 }
 
 /* Log blocks from slot @a forward to slot @b. */
-static u32 jmap_distance(const struct jmap *map, u32 a, u32 b)
+u32 jmap_distance(const struct jmap *map, u32 a, u32 b)
 {
 	return b >= a ? b - a : b + map->nr_slots - a;
 }
@@ -129,24 +133,49 @@ size_t jmap_bytes(const struct jmap *map)
 	       map->nr_marks * sizeof(*map->marks);
 }
 
-/* The link that points to the linked slot of @home, or the chain's end. */
+/* The link that points to the slot of @home, or the chain's end. */
 static u32 *jmap_find(struct jmap *map, u64 home)
 {
 	u32 *link = jmap_head(map, home);
 
-	while (*link && slot_home(&map->slots[*link - 1]) != home)
+	while (*link && jmap_slot_home(&map->slots[*link - 1]) != home)
 		link = &map->slots[*link - 1].next;
 	return link;
+}
+
+/* The same, but only of the newest copy: one that is not JMAP_DEMOTED. */
+static u32 *jmap_find_live(struct jmap *map, u64 home)
+{
+	static u32 none;
+	u32 *link = jmap_find(map, home);
+
+	return *link && !(map->slots[*link - 1].flags & JMAP_LINKED) ?
+		&none : link;
 }
 
 static void jmap_unlink(struct jmap *map, u32 *link)
 {
 	struct jmap_slot *slot = &map->slots[*link - 1];
 
+	if (slot->flags & JMAP_LINKED)
+		map->nr_live--;
+	else
+		map->nr_demoted--;
 	*link = slot->next;
 	slot->next = 0;
 	slot->flags = 0;
-	map->nr_live--;
+}
+
+/* The log block is written anew: what the tail has passed is no more. */
+static void jmap_recycle(struct jmap *map, struct jmap_slot *slot)
+{
+	if (slot->flags & JMAP_DEMOTED) {
+		jmap_unlink(map, jmap_find(map, jmap_slot_home(slot)));
+	} else if (slot->flags & JMAP_DROPPED) {
+		map->nr_dropped--;
+		slot->next = 0;
+		slot->flags = 0;
+	}
 }
 
 /**
@@ -163,6 +192,7 @@ void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped)
 	write_lock(&map->lock);
 	/* The tail never passes a linked slot (INV-K3), so this one is free. */
 	if (!WARN_ON_ONCE(slot->flags & JMAP_LINKED)) {
+		jmap_recycle(map, slot);
 		slot->home_lo = lower_32_bits(home);
 		slot->home_hi = upper_32_bits(home);
 		slot->flags = JMAP_NOTED | (escaped ? JMAP_ESCAPED : 0);
@@ -227,18 +257,20 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 
 	write_lock(&map->lock);
 	if (!(slot->flags & JMAP_NOTED)) {
+		jmap_recycle(map, slot);
 		write_unlock(&map->lock);
 		return false;
 	}
-	*home = slot_home(slot);
+	*home = jmap_slot_home(slot);
 	link = jmap_find(map, *home);
 	if (*link) {
 		old = map->slots[*link - 1].flags;
 		inherited = old & JMAP_REVOKING;
 		if (old & JMAP_RELOGGED)
 			inherited |= JMAP_SURVIVOR;
+		if (old & JMAP_LINKED)
+			map->nr_superseded++;
 		jmap_unlink(map, link);
-		map->nr_superseded++;
 	}
 	if (!(inherited & JMAP_REVOKING) && revoking(ctx, *home))
 		inherited |= JMAP_REVOKING;
@@ -275,7 +307,7 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 	u32 link;
 
 	read_lock(&map->lock);
-	link = *jmap_find(map, home);
+	link = *jmap_find_live(map, home);
 	found = link;
 	if (found) {
 		if (log_blk)
@@ -295,7 +327,7 @@ bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 
 	read_lock(&map->lock);
 	linked = slot->flags & JMAP_LINKED;
-	*home = slot_home(slot);
+	*home = jmap_slot_home(slot);
 	read_unlock(&map->lock);
 	return linked;
 }
@@ -319,15 +351,21 @@ bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
  */
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 {
-	bool found;
+	struct jmap_slot *slot;
+	bool found = false;
 	u32 *link;
 
 	write_lock(&map->lock);
 	link = jmap_find(map, home);
-	found = *link;
-	if (found) {
+	if (*link) {
 		*log_blk = map->first + *link - 1;
+		slot = &map->slots[*link - 1];
+		found = slot->flags & JMAP_LINKED;
 		jmap_unlink(map, link);
+		/* For the next snapshot. */
+		slot->flags = JMAP_DROPPED;
+		slot->next = map->generation;
+		map->nr_dropped++;
 	}
 	write_unlock(&map->lock);
 	return found;
@@ -340,7 +378,7 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
  * @log_blk: the log block that the caller's contents came from
  *
  * Return: true if @log_blk still held the newest copy and no transaction
- * revokes the block; it is then no longer in the map.
+ * revokes the block; it is then no longer found.
  */
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 {
@@ -349,9 +387,13 @@ bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 	u32 *link;
 
 	write_lock(&map->lock);
-	link = jmap_find(map, home);
+	link = jmap_find_live(map, home);
 	if (*link == nr + 1 && !(map->slots[nr].flags & JMAP_REVOKING)) {
-		jmap_unlink(map, link);
+		/* A scan of the log would find it, and so shall a snapshot. */
+		map->slots[nr].flags &= JMAP_ESCAPED;
+		map->slots[nr].flags |= JMAP_DEMOTED;
+		map->nr_live--;
+		map->nr_demoted++;
 		may = true;
 	}
 	write_unlock(&map->lock);
@@ -381,7 +423,7 @@ bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk)
 	bool may;
 
 	write_lock(&map->lock);
-	may = *jmap_find(map, home) == nr + 1 &&
+	may = *jmap_find_live(map, home) == nr + 1 &&
 	      !(map->slots[nr].flags & JMAP_REVOKING);
 	if (may)
 		map->slots[nr].flags |= JMAP_RELOGGED;
@@ -415,7 +457,7 @@ void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 	u32 link;
 
 	write_lock(&map->lock);
-	link = *jmap_find(map, home);
+	link = *jmap_find_live(map, home);
 	if (link && revoking)
 		map->slots[link - 1].flags |= JMAP_REVOKING;
 	else if (link)
@@ -502,7 +544,7 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		struct jmap_slot *slot = &map->slots[*pos];
 
 		if (slot->flags & JMAP_LINKED) {
-			*home = slot_home(slot);
+			*home = jmap_slot_home(slot);
 			*log_blk = map->first + *pos;
 			if (flags)
 				*flags = slot->flags;
@@ -513,6 +555,171 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 	}
 	read_unlock(&map->lock);
 	return found;
+}
+
+/* ------------------------------------------------------------------------- */
+/* For snapshots                                                              */
+
+/* Slots that are looked at without letting go of the lock. */
+#define JMAP_STRETCH	1024U
+
+/**
+ * jmap_next_with() - the next slot with one of these flags, in log order
+ * @map: the map
+ * @any: the flags
+ * @pos: where to go on
+ * @nr: slots left
+ * @slot: where to put its number
+ * @copy: where to put what it holds
+ *
+ * Return: false if none is left.
+ */
+bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
+		    u32 *slot, struct jmap_slot *copy)
+{
+	bool found = false;
+	u32 stretch;
+
+	while (*nr && !found) {
+		read_lock(&map->lock);
+		for (stretch = 0; *nr && !found && stretch < JMAP_STRETCH;
+		     stretch++) {
+			if (map->slots[*pos].flags & any) {
+				*slot = *pos;
+				*copy = map->slots[*pos];
+				found = true;
+			}
+			*pos = jmap_next_slot(map, *pos);
+			(*nr)--;
+		}
+		read_unlock(&map->lock);
+		if (!found)
+			cond_resched();
+	}
+	return found;
+}
+
+/* The snapshots that are written from now on say what is dropped from now on. */
+void jmap_set_generation(struct jmap *map, u32 generation)
+{
+	write_lock(&map->lock);
+	map->generation = generation;
+	write_unlock(&map->lock);
+}
+
+/**
+ * jmap_copy_marks() - the next mark within a part of the log
+ * @map: the map
+ * @from: first slot of the part
+ * @span: its length
+ * @pos: how many marks were looked at; 0 at first
+ * @mark: where to put the mark
+ *
+ * Return: 1, or 0 if none is left.
+ */
+u32 jmap_copy_marks(struct jmap *map, u32 from, u32 span, u32 *pos,
+		    struct jmap_mark *mark)
+{
+	u32 found = 0;
+
+	read_lock(&map->lock);
+	while (!found && *pos < map->mark_count) {
+		*mark = map->marks[(map->mark_head + *pos) % map->nr_marks];
+		found = jmap_distance(map, from, mark->slot) < span;
+		(*pos)++;
+	}
+	read_unlock(&map->lock);
+	return found;
+}
+
+/* Whether a transaction that begins at @start would get a mark. */
+bool jmap_marks_next(struct jmap *map, u32 start)
+{
+	bool marks = true;
+	u32 last;
+
+	read_lock(&map->lock);
+	if (map->nr_live && map->mark_count) {
+		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
+		marks = jmap_distance(map, map->marks[last].slot, start) >=
+			map->mark_span;
+	}
+	read_unlock(&map->lock);
+	return marks;
+}
+
+/* Forget everything; nobody else uses the map yet. */
+void jmap_reset(struct jmap *map)
+{
+	memset(map->slots, 0, map->nr_slots * sizeof(*map->slots));
+	memset(map->heads, 0, sizeof(*map->heads) << map->hash_bits);
+	map->nr_live = 0;
+	map->nr_demoted = 0;
+	map->nr_dropped = 0;
+	map->nr_superseded = 0;
+	map->mark_head = 0;
+	map->mark_count = 0;
+	map->cursor = 0;
+	map->end = 0;
+}
+
+/* The log begins with transaction @tid, at @log_blk. */
+void jmap_load_tail(struct jmap *map, tid_t tid, unsigned long log_blk)
+{
+	map->cursor = jmap_slot_of(map, log_blk);
+	map->end = map->cursor;
+	jmap_load_mark(map, tid, map->cursor);
+}
+
+/* A transaction at which the tail may rest, behind the last such one. */
+void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot)
+{
+	u32 at = (map->mark_head + map->mark_count) % map->nr_marks;
+
+	if (map->mark_count == map->nr_marks)
+		return;		/* coarser, never wrong */
+	map->marks[at].tid = tid;
+	map->marks[at].slot = slot;
+	map->mark_count++;
+}
+
+/**
+ * jmap_load_copy() - link a copy that is newer than all that were loaded
+ * @map: the map, which nobody else uses yet
+ * @slot: where the copy is
+ * @home: its home block
+ * @escaped: as for jmap_note()
+ *
+ * Return: false if the slot holds another copy.
+ */
+bool jmap_load_copy(struct jmap *map, u32 slot, u64 home, bool escaped)
+{
+	struct jmap_slot *this = &map->slots[slot];
+	u32 *link;
+
+	if (this->flags & (JMAP_LINKED | JMAP_NOTED))
+		return false;
+	jmap_recycle(map, this);
+	link = jmap_find(map, home);
+	if (*link)
+		jmap_unlink(map, link);
+	this->home_lo = lower_32_bits(home);
+	this->home_hi = upper_32_bits(home);
+	this->flags = JMAP_LINKED | (escaped ? JMAP_ESCAPED : 0);
+	link = jmap_head(map, home);
+	this->next = *link;
+	*link = slot + 1;
+	map->nr_live++;
+	return true;
+}
+
+/* What was noted of a transaction that turned out not to be complete. */
+void jmap_unnote(struct jmap *map, unsigned long log_blk)
+{
+	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
+
+	if (slot->flags & JMAP_NOTED)
+		slot->flags = 0;
 }
 
 /* For debugging: whether a copy is live between the cursor and @log_blk. */
@@ -547,7 +754,7 @@ u64 jmap_digest(struct jmap *map)
 			cond_resched();
 		read_lock(&map->lock);
 		if (slot->flags & JMAP_LINKED)
-			sum += hash_64_generic(slot_home(slot) << 1 |
+			sum += hash_64_generic(jmap_slot_home(slot) << 1 |
 					       !!(slot->flags & JMAP_ESCAPED),
 					       64) ^
 			       hash_64_generic(i + 1, 64);

@@ -15,7 +15,9 @@ struct jmap_slot {
 	u32 home_lo;		/* home block of the copy in this log block */
 	u16 home_hi;
 	u16 flags;
-	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it */
+	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it;
+				 * JMAP_DROPPED: the snapshot that says so
+				 */
 };
 
 #define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
@@ -24,6 +26,8 @@ struct jmap_slot {
 #define JMAP_REVOKING	0x0008	/* a transaction not yet committed revokes it */
 #define JMAP_RELOGGED	0x0010	/* the cleaner filed the block as it is */
 #define JMAP_SURVIVOR	0x0020	/* written by the cleaner, not by its owner */
+#define JMAP_DEMOTED	0x0040	/* in the hash, but at home or on its way there */
+#define JMAP_DROPPED	0x0080	/* was the newest copy until a revoke */
 
 /* A transaction at which the journal tail may come to rest. */
 struct jmap_mark {
@@ -39,6 +43,9 @@ struct jmap {
 	unsigned long first;	/* log block of slot 0 */
 	u32 nr_slots;
 	u32 nr_live;		/* linked slots */
+	u32 nr_demoted;		/* slots with JMAP_DEMOTED */
+	u32 nr_dropped;		/* slots with JMAP_DROPPED */
+	u32 generation;		/* of the next snapshot */
 	u64 nr_superseded;	/* copies that took an older one's place */
 	u32 cursor;		/* no slot from the tail up to here is linked */
 	u32 end;		/* behind the newest applied transaction */
@@ -70,6 +77,21 @@ bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		    unsigned long *log_blk, unsigned int *flags);
 u32 jmap_scan_start(struct jmap *map, u32 *nr);
+bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
+		    u32 *slot, struct jmap_slot *copy);
+void jmap_set_generation(struct jmap *map, u32 generation);
+u32 jmap_distance(const struct jmap *map, u32 a, u32 b);
+u64 jmap_slot_home(const struct jmap_slot *slot);
+u32 jmap_copy_marks(struct jmap *map, u32 from, u32 span, u32 *pos,
+		    struct jmap_mark *mark);
+bool jmap_marks_next(struct jmap *map, u32 start);
+
+void jmap_reset(struct jmap *map);
+void jmap_load_tail(struct jmap *map, tid_t tid, unsigned long log_blk);
+bool jmap_load_copy(struct jmap *map, u32 slot, u64 home, bool escaped);
+void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot);
+void jmap_unnote(struct jmap *map, unsigned long log_blk);
+
 bool jmap_live_before(struct jmap *map, unsigned long log_blk);
 u64 jmap_digest(struct jmap *map);
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the marker in the journal superblock: whose log is it?
+ * KUnit tests of what lazy writeback journaling leaves on the disk: the marker
+ * in the journal superblock (whose log is it?), and snapshots of the map.
  */
 
 #include <kunit/test.h>
 #include "lazy.h"
 
 #define KNOWN	41
+
+static const struct snap_ref snapshot = {
+	.log_blk = 7, .blocks = 3, .tid = 40, .id = 2,
+};
 
 struct marker_case {
 	const char *name;
@@ -37,7 +42,7 @@ static void next_transaction(journal_superblock_t *sb)
 static void emptied(journal_superblock_t *sb)
 {
 	sb->s_start = 0;
-	lazy_mark(sb, KNOWN);
+	lazy_mark(sb, KNOWN, &snapshot);
 }
 
 static void padding_cleared(journal_superblock_t *sb)
@@ -64,6 +69,7 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 {
 	journal_superblock_t *sb = kunit_kzalloc(test, sizeof(*sb), GFP_KERNEL);
 	const struct marker_case *each;
+	struct snap_ref found;
 	tid_t known;
 
 	KUNIT_ASSERT_NOT_NULL(test, sb);
@@ -72,12 +78,14 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 		memset(sb, 0, sizeof(*sb));
 		sb->s_sequence = cpu_to_be32(100);
 		sb->s_start = cpu_to_be32(5);
-		lazy_mark(sb, KNOWN);
+		lazy_mark(sb, KNOWN, &snapshot);
 		each->change(sb);
-		KUNIT_EXPECT_EQ_MSG(test, lazy_marked(sb, &known), each->ours,
+		KUNIT_EXPECT_EQ_MSG(test, lazy_marked(sb, &known, &found), each->ours,
 				    "%s", each->name);
-		if (each->ours)
-			KUNIT_EXPECT_EQ(test, known, KNOWN);
+		if (!each->ours)
+			continue;
+		KUNIT_EXPECT_EQ(test, known, KNOWN);
+		KUNIT_EXPECT_MEMEQ(test, &found, &snapshot, sizeof(found));
 	}
 }
 
@@ -91,7 +99,7 @@ static void marker_stays_within_the_padding(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, before);
 	memset(sb, 0xa5, sizeof(*sb));
 	memcpy(before, sb, sizeof(*sb));
-	lazy_mark(sb, KNOWN);
+	lazy_mark(sb, KNOWN, &snapshot);
 	KUNIT_EXPECT_MEMNEQ(test, sb, before, sizeof(*sb));
 	/* Upstream takes new fields from the start of the padding. */
 	memcpy(&sb->s_padding[24], &before->s_padding[24],
@@ -99,18 +107,199 @@ static void marker_stays_within_the_padding(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, sb, before, sizeof(*sb));
 }
 
+/* ------------------------------------------------------------------------- */
+/* Snapshots                                                                  */
+
+#define SLOTS	100000U
+#define TID	77
+#define ID	5
+
+struct snap_said {
+	enum snap_kind kind;
+	u32 slot;
+	u64 value;
+};
+
+/* In the order in which a snapshot says it, from a slot before the wrap on. */
+static const struct snap_said said[] = {
+	{ SNAP_DROP, 0, 4711 },
+	{ SNAP_MARK, SLOTS - 3, U32_MAX },
+	{ SNAP_COPY, SLOTS - 3, 0 },
+	{ SNAP_COPY, SLOTS - 1, (1ULL << 48) - 1 },
+	{ SNAP_ESCAPED, 0, 1 },
+	{ SNAP_COPY, 8191, 2 },		/* the largest gap */
+	{ SNAP_COPY, 8191 + 8192, 3 },	/* one more */
+	{ SNAP_MARK, SLOTS - 5, 78 },
+	{ SNAP_DROP, 0, 1ULL << 40 },
+};
+
+static const u32 block_sizes[] = { 1024, 2048, 4096 };
+
+/* Put what was said into a block; returns how much of it fits. */
+static u32 snap_say(struct snap_block *block, u32 from)
+{
+	u32 i;
+
+	for (i = from; i < ARRAY_SIZE(said); i++)
+		if (!snap_put(block, said[i].kind, said[i].slot,
+			      said[i].value))
+			break;
+	return i;
+}
+
+static void snapshot_says_what_was_put_in(struct kunit *test)
+{
+	struct snap_ref ref = { .tid = TID, .id = ID, .blocks = 1 }, chain[2];
+	const struct snap_ref put[] = {
+		{ .log_blk = 9, .blocks = 4, .tid = 5, .id = 1 },
+		{ .log_blk = U32_MAX, .blocks = 1, .tid = 6, .id = 3 },
+	};
+	struct snap_block block;
+	enum snap_kind kind;
+	u64 value, logged, spent;
+	u32 size, slot, i;
+	void *data;
+
+	for (size = 0; size < ARRAY_SIZE(block_sizes); size++) {
+		data = kunit_kmalloc(test, block_sizes[size], GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, data);
+		snap_block_init(&block, data, block_sizes[size], SLOTS, TID,
+				ID, 0, SLOTS - 4);
+		snap_put_chain(&block, 1ULL << 33, 12, put, 2);
+		KUNIT_EXPECT_EQ(test, snap_say(&block, 0), ARRAY_SIZE(said));
+		snap_block_end(&block, true);
+
+		KUNIT_ASSERT_TRUE(test,
+				  snap_block_open(&block, data,
+						  block_sizes[size], SLOTS,
+						  &ref, 0));
+		KUNIT_EXPECT_EQ(test, snap_get_chain(&block, &logged, &spent,
+						     chain), 2);
+		KUNIT_EXPECT_MEMEQ(test, chain, put, sizeof(put));
+		KUNIT_EXPECT_EQ(test, logged, 1ULL << 33);
+		KUNIT_EXPECT_EQ(test, spent, 12);
+		for (i = 0; i < ARRAY_SIZE(said); i++) {
+			KUNIT_ASSERT_EQ(test, snap_get(&block, &kind, &slot,
+						       &value), 1);
+			KUNIT_EXPECT_EQ(test, kind, said[i].kind);
+			KUNIT_EXPECT_EQ(test, value, said[i].value);
+			if (kind != SNAP_DROP)
+				KUNIT_EXPECT_EQ(test, slot, said[i].slot);
+		}
+		KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value),
+				0);
+	}
+}
+
+static void snapshot_is_a_revoke_block_without_revokes(struct kunit *test)
+{
+	const jbd2_journal_revoke_header_t *header;
+	struct snap_block block;
+	void *data = kunit_kmalloc(test, 4096, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	snap_block_init(&block, data, 4096, SLOTS, TID, ID, 3, 0);
+	snap_say(&block, 0);
+	snap_block_end(&block, false);
+	header = data;
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(header->r_header.h_blocktype),
+			JBD2_REVOKE_BLOCK);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(header->r_header.h_sequence), TID);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(header->r_count), sizeof(*header));
+}
+
+/* A block holds what fits, leaves the checksum alone, and the next goes on. */
+static void snapshot_goes_on_in_the_next_block(struct kunit *test)
+{
+	const struct snap_ref ref = { .tid = TID, .id = ID, .blocks = 3 };
+	u32 fits = (1024 - 36 - 4) / 8, slot, i;
+	struct snap_block block, next;
+	enum snap_kind kind;
+	char *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
+	char *more = kunit_kmalloc(test, 1024, GFP_KERNEL);
+	u64 value;
+
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	KUNIT_ASSERT_NOT_NULL(test, more);
+	snap_block_init(&block, data, 1024, SLOTS, TID, ID, 1, 0);
+	for (i = 0; i + 1 < fits; i++)
+		KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, i, i));
+	/* One record is left, and a wide gap takes two. */
+	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i + 8192, 1));
+	KUNIT_EXPECT_TRUE(test, snap_put(&block, SNAP_COPY, i, i));
+	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_DROP, 0, 1));
+	snap_block_end(&block, false);
+	KUNIT_EXPECT_EQ(test, *(u32 *)(data + 1020), 0);
+
+	snap_block_init(&next, more, 1024, SLOTS, TID, ID, 2, block.slot);
+	KUNIT_EXPECT_TRUE(test, snap_put(&next, SNAP_COPY, i + 8192, 1));
+	snap_block_end(&next, true);
+	KUNIT_ASSERT_TRUE(test, snap_block_open(&next, more, 1024, SLOTS, &ref,
+						2));
+	KUNIT_EXPECT_EQ(test, snap_get(&next, &kind, &slot, &value), 1);
+	KUNIT_EXPECT_EQ(test, slot, fits - 1 + 8192);
+}
+
+/* Whatever is in the place of a block is not taken for it. */
+static void snapshot_of_another_is_refused(struct kunit *test)
+{
+	const struct snap_ref good = { .tid = TID, .id = ID, .blocks = 3 };
+	struct snap_ref ref = good;
+	struct snap_block block;
+	__be32 *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	snap_block_init(&block, data, 1024, SLOTS, TID, ID, 1, 0);
+	snap_put(&block, SNAP_COPY, 1, 1);
+	snap_block_end(&block, false);
+	KUNIT_ASSERT_TRUE(test, snap_block_open(&block, data, 1024, SLOTS,
+						&good, 1));
+	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
+						 &good, 2));
+	ref.tid++;
+	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
+						 &ref, 1));
+	ref = good;
+	ref.id--;
+	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
+						 &ref, 1));
+	/* It ends too early. */
+	ref = good;
+	ref.blocks = 2;
+	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
+						 &ref, 1));
+	/* Every word of the header but r_count and the flags, all bits up. */
+	for (i = 0; i < 9; i++) {
+		__be32 was = data[i];
+
+		if (i == 3)
+			continue;
+		data[i] = cpu_to_be32(U32_MAX);
+		KUNIT_EXPECT_FALSE_MSG(test,
+				       snap_block_open(&block, data, 1024,
+						       SLOTS, &good, 1),
+				       "word %u", i);
+		data[i] = was;
+	}
+}
+
 static struct kunit_case lazy_test_cases[] = {
 	KUNIT_CASE(marker_says_who_moved_the_tail),
 	KUNIT_CASE(marker_stays_within_the_padding),
+	KUNIT_CASE(snapshot_says_what_was_put_in),
+	KUNIT_CASE(snapshot_is_a_revoke_block_without_revokes),
+	KUNIT_CASE(snapshot_goes_on_in_the_next_block),
+	KUNIT_CASE(snapshot_of_another_is_refused),
 	{}
 };
 
 static struct kunit_suite lazy_test_suite = {
-	.name = "jbd2_lazy_marker",
+	.name = "jbd2_lazy_format",
 	.test_cases = lazy_test_cases,
 };
 
 kunit_test_suite(lazy_test_suite);
 
-MODULE_DESCRIPTION("KUnit tests of the marker of lazy writeback journaling");
+MODULE_DESCRIPTION("KUnit tests of the format of lazy writeback journaling");
 MODULE_LICENSE("GPL");

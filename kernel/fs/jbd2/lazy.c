@@ -277,10 +277,9 @@ EXPORT_SYMBOL(jbd2_lazy_submit_read);
 
 /*
  * Read the blocks of a folio one by one, each from where it is newest, and
- * wait; with @again also those in the map that are up to date already.
+ * wait.
  */
-static bool lazy_read_blocks(struct jbd2_lazy *lazy, struct folio *folio,
-			     bool again)
+static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 {
 	unsigned int size = lazy->journal->j_blocksize;
 	struct buffer_head *head = folio_buffers(folio), *bh;
@@ -301,13 +300,6 @@ static bool lazy_read_blocks(struct jbd2_lazy *lazy, struct folio *folio,
 			bh->b_blocknr = block;
 			set_buffer_mapped(bh);
 		}
-		if (again && buffer_mapped(bh) && !buffer_dirty(bh) &&
-		    jmap_lookup(&lazy->map, bh->b_blocknr, NULL, NULL)) {
-			clear_buffer_uptodate(bh);
-			clear_buffer_verified(bh);
-			/* The file system's, "this bitmap was checked". */
-			clear_bit(BH_JBDPrivateStart, &bh->b_state);
-		}
 		if (buffer_uptodate(bh)) {
 			unlock_buffer(bh);
 		} else if (!buffer_mapped(bh)) {
@@ -326,25 +318,79 @@ static bool lazy_read_blocks(struct jbd2_lazy *lazy, struct folio *folio,
 		wait_on_buffer(bh);
 		ok &= buffer_uptodate(bh);
 	} while ((bh = bh->b_this_page) != head);
-	return ok;
-}
-
-static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
-{
-	bool ok = lazy_read_blocks(lazy, folio, false);
-
 	folio_end_read(folio, ok);
 	return ok ? 0 : -EIO;
 }
 
+/* Blocks that somebody read before the map was there. */
+struct lazy_stale {
+	struct lazy_item *items;
+	unsigned int nr, room;
+};
+
+static int lazy_stale_add(struct lazy_stale *stale, u64 home,
+			  unsigned long log_blk)
+{
+	unsigned int room = max(2 * stale->room, 64U);
+	struct lazy_item *grown;
+
+	if (stale->nr == stale->room) {
+		grown = kvrealloc(stale->items, room * sizeof(*grown),
+				  GFP_KERNEL);
+		if (!grown)
+			return -ENOMEM;
+		stale->items = grown;
+		stale->room = room;
+	}
+	stale->items[stale->nr++] = (struct lazy_item) {
+		.home = home,
+		.log_blk = log_blk,
+	};
+	return 0;
+}
+
+/* What of a locked folio is stale is not up to date any more. */
+static int lazy_stale_folio(struct jbd2_lazy *lazy, struct folio *folio,
+			    struct lazy_stale *stale)
+{
+	struct buffer_head *head = folio_buffers(folio), *bh;
+	u64 block = div_u64(folio_pos(folio), lazy->journal->j_blocksize);
+	unsigned long log_blk;
+	int err = 0;
+
+	if (!head)
+		head = create_empty_buffers(folio, lazy->journal->j_blocksize,
+					    0);
+	bh = head;
+	do {
+		lock_buffer(bh);
+		if (!buffer_dirty(bh) &&
+		    jmap_lookup(&lazy->map, block, &log_blk, NULL)) {
+			bh->b_bdev = lazy->journal->j_fs_dev;
+			bh->b_blocknr = block;
+			set_buffer_mapped(bh);
+			clear_buffer_uptodate(bh);
+			clear_buffer_verified(bh);
+			/* The file system's, "this bitmap was checked". */
+			clear_bit(BH_JBDPrivateStart, &bh->b_state);
+			err = lazy_stale_add(stale, block, log_blk);
+		}
+		unlock_buffer(bh);
+		block++;
+	} while (!err && (bh = bh->b_this_page) != head);
+	return err;
+}
+
 /*
  * The map has just been built from a kept log: read again what somebody read
- * before (INV-K12).  A folio enters the page cache locked and is filled by
- * ->read_folio, which knows the map already, so that none can be missed.
+ * before (INV-K12), all of it in one sweep over the log.  A folio enters the
+ * page cache locked and is filled by ->read_folio, which knows the map already,
+ * so that none can be missed.
  */
 int lazy_refresh(struct jbd2_lazy *lazy)
 {
 	unsigned int size = lazy->journal->j_blocksize;
+	struct lazy_stale stale = {};
 	struct folio_batch batch;
 	pgoff_t index = 0;
 	unsigned int i;
@@ -358,20 +404,32 @@ int lazy_refresh(struct jbd2_lazy *lazy)
 			struct folio *folio = batch.folios[i];
 
 			folio_lock(folio);
-			if (folio->mapping == lazy->mapping &&
+			if (!err && folio->mapping == lazy->mapping &&
 			    (folio_buffers(folio) ||
 			     folio_test_uptodate(folio)) &&
 			    jmap_holds_range(&lazy->map,
 					     div_u64(folio_pos(folio), size),
 					     max(folio_size(folio) / size,
-						 1UL)) &&
-			    !lazy_read_blocks(lazy, folio, true))
-				err = -EIO;
+						 1UL)))
+				err = lazy_stale_folio(lazy, folio, &stale);
 			folio_unlock(folio);
 		}
 		folio_batch_release(&batch);
 		cond_resched();
 	}
+	if (!err)
+		err = lazy_fetch(lazy, stale.items, stale.nr);
+	for (i = 0; i < stale.nr; i++) {
+		struct buffer_head *bh = stale.items[i].bh;
+
+		if (!bh)
+			continue;
+		wait_on_buffer(bh);
+		if (!buffer_uptodate(bh))
+			err = -EIO;
+		brelse(bh);
+	}
+	kvfree(stale.items);
 	return err;
 }
 
@@ -493,8 +551,10 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		}
 		cond_resched();
 	}
-	if (!aborted)
+	if (!aborted) {
+		lazy_snapshot_committed(lazy, blocks);
 		lazy_clean_after_commit(lazy, blocks);
+	}
 }
 
 /*
@@ -930,6 +990,9 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (err)
 		goto free_batch;
 	lazy->journal = journal;
+	err = lazy_snapshot_init(lazy);
+	if (err)
+		goto free_clean;
 	lazy->mapping = mapping;
 	lazy->extents = extents;
 	lazy->nr_extents = nr_extents;
@@ -937,7 +1000,6 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	refcount_set(&lazy->refs, 1);
 	init_completion(&lazy->unused);
 	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
-	lazy->scan_start = journal->j_tail;
 
 	mutex_lock(&lazy_mutex);
 	err = -EBUSY;
@@ -976,6 +1038,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 
 unlock:
 	mutex_unlock(&lazy_mutex);
+	lazy_snapshot_destroy(lazy);
+free_clean:
 	lazy_clean_destroy(lazy);
 free_batch:
 	kvfree(lazy->batch);
@@ -1010,6 +1074,7 @@ void jbd2_lazy_stop(journal_t *journal)
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
 	lazy_forget_mount(lazy);
+	lazy_snapshot_destroy(lazy);
 	lazy_clean_destroy(lazy);
 	jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
@@ -1039,7 +1104,13 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
 			      lazy->batch_len * sizeof(*lazy->batch) +
 			      lazy->nr_extents * sizeof(*lazy->extents) +
-			      lazy_clean_bytes(lazy);
+			      lazy_clean_bytes(lazy) +
+			      lazy_snapshot_bytes(lazy);
+	stats->logged_blocks = atomic64_read(&lazy->snaps.logged_now);
+	stats->snapshot_blocks = atomic64_read(&lazy->snaps.written);
+	stats->snapshots = atomic64_read(&lazy->snaps.count);
+	stats->mount_blocks = lazy->scan_blocks;
+	stats->mount_snapshots = lazy->loaded;
 	stats->inserted = atomic64_read(&lazy->inserted);
 	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
 	stats->dropped = atomic64_read(&lazy->dropped);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files of lazy writeback journaling share: lazy.c (reads, commit,
- * demotion), lazy_mount.c (from one mount to the next), lazy_clean.c (the
- * cleaner).
+ * demotion), lazy_mount.c (from one mount to the next), lazy_scan.c (reading
+ * the log), lazy_snapshot.c (so that little of it need be read), lazy_clean.c
+ * (the cleaner).
  */
 #ifndef _FS_JBD2_LAZY_H
 #define _FS_JBD2_LAZY_H
@@ -17,6 +18,44 @@ struct lazy_item {
 	u64 home;
 	unsigned long log_blk;
 	struct buffer_head *bh;
+};
+
+/* A snapshot in the log; blocks is 0 if there is none. */
+struct snap_ref {
+	u32 log_blk;
+	u32 blocks;
+	tid_t tid;		/* the transaction that it is part of */
+	u32 id;			/* counted up from one to the next */
+};
+
+/* lazy_snapshot.c [commit thread, load] */
+struct lazy_snapshots {
+	u32 period;		/* log blocks from one to the next; 0: none */
+	struct snap_ref *chain;	/* what a mount would read, oldest first */
+	u32 nr_chain, chain_most;
+	u64 logged, spent;	/* log blocks, and snapshot blocks of these,
+				 * since the account was opened
+				 */
+	bool closing;		/* one is due soon */
+	bool urgent;		/* one is due at once */
+	bool unmarked;		/* the marker points at an older one */
+	/* of the transaction that is being committed */
+	u32 reserved;		/* blocks, or 0 for no snapshot */
+	u32 keep;		/* of the chain, in front of it */
+	unsigned long tail;	/* where it begins if nothing is kept */
+	struct snap_ref fresh;	/* written, not yet committed */
+
+	spinlock_t lock;	/* leaf */
+	struct snap_ref newest;	/* committed [lock] */
+
+	void *buffer;
+	u32 buffer_blocks;
+	size_t buffer_bytes;
+	atomic_t pending;	/* writes */
+	bool failed;
+	struct completion done;
+
+	atomic64_t logged_now, written, count;	/* since the mount */
 };
 
 struct jbd2_lazy {
@@ -41,11 +80,14 @@ struct jbd2_lazy {
 	bool recovered;			/* the log was kept by the last mount
 					 * [set before load]
 					 */
-	unsigned long scanned;		/* log blocks scanned [load] */
-	unsigned long scan_start;	/* first block of the transaction that
-					 * is scanned [load]
+	unsigned long scanned;		/* log blocks from the tail on that hold
+					 * transactions [load]
 					 */
-	int scan_error;			/* [load] */
+	unsigned long scan_start;	/* the log block behind them [load] */
+	tid_t scan_tid;			/* the first that is not there [load] */
+	u64 scan_blocks;		/* log blocks that were read [load] */
+	u32 loaded;			/* snapshots that were read [load] */
+	u32 lost;			/* copies that damage cost [load] */
 	u64 rebuilt;			/* live blocks found at mount */
 	struct buffer_head *tombstone;	/* to be written before the first
 					 * commit, or NULL [commit thread]
@@ -55,6 +97,8 @@ struct jbd2_lazy {
 	tid_t sealed;			/* newest transaction that the journal
 					 * superblock knows [j_checkpoint_mutex]
 					 */
+
+	struct lazy_snapshots snaps;
 
 	/* lazy_clean.c */
 	struct task_struct *cleaner;	/* or NULL */
@@ -100,9 +144,70 @@ int lazy_checkpoint(journal_t *journal);
 void lazy_debug_delay(void);
 
 /* lazy_mount.c */
-void lazy_mark(journal_superblock_t *sb, tid_t known);
-bool lazy_marked(const journal_superblock_t *sb, tid_t *known);
+void lazy_mark(journal_superblock_t *sb, tid_t known,
+	       const struct snap_ref *snapshot);
+bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
+		 struct snap_ref *snapshot);
+unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
+				unsigned long to);
+bool lazy_no_revoke(void *ctx, u64 home);
 void lazy_forget_mount(struct jbd2_lazy *lazy);
+
+/* lazy_scan.c */
+struct log_reader;
+
+struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy);
+void lazy_reader_free(struct log_reader *reader);
+void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr);
+void *lazy_reader_next(struct log_reader *reader);
+bool lazy_tail_csum_ok(journal_t *journal, void *data);
+int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
+	      unsigned long log_blk, tid_t known, bool resumed);
+
+/* lazy_snapshot.c */
+enum snap_kind {
+	SNAP_COPY,		/* a slot holds a copy of a home block */
+	SNAP_ESCAPED,		/* the same, JMAP_ESCAPED */
+	SNAP_DROP,		/* a home block was revoked */
+	SNAP_MARK,		/* a transaction begins at a slot */
+	SNAP_SKIP,		/* slots, more than fit into a gap */
+};
+
+/* A block of a snapshot that is written or read. */
+struct snap_block {
+	void *data;
+	u32 size;
+	u32 at;
+	u32 records;		/* written so far, or left to read */
+	u32 nr_slots;
+	u32 slot;
+};
+
+void snap_block_init(struct snap_block *block, void *data, u32 size,
+		     u32 nr_slots, tid_t tid, u32 id, u32 index, u32 slot);
+u32 snap_chain_most(u32 size);
+void snap_put_chain(struct snap_block *block, u64 logged, u64 spent,
+		    const struct snap_ref *chain, u32 nr);
+bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
+	      u64 value);
+void snap_block_end(struct snap_block *block, bool last);
+bool snap_block_open(struct snap_block *block, void *data, u32 size,
+		     u32 nr_slots, const struct snap_ref *ref, u32 index);
+u32 snap_get_chain(const struct snap_block *block, u64 *logged, u64 *spent,
+		   struct snap_ref *chain);
+int snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
+	     u64 *value);
+
+int lazy_snapshot_init(struct jbd2_lazy *lazy);
+void lazy_snapshot_destroy(struct jbd2_lazy *lazy);
+size_t lazy_snapshot_bytes(struct jbd2_lazy *lazy);
+void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks);
+void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
+			  struct snap_ref *ref);
+bool lazy_snapshot_load(struct jbd2_lazy *lazy, struct log_reader *reader,
+			const struct snap_ref *newest);
+void lazy_snapshot_forget(struct jbd2_lazy *lazy);
+void lazy_snapshot_start_anew(struct jbd2_lazy *lazy);
 
 /* lazy_clean.c */
 int lazy_clean_init(struct jbd2_lazy *lazy);

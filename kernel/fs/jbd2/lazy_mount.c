@@ -6,11 +6,11 @@
  * Unmounting writes no metadata home.  The journal superblock keeps naming the
  * oldest transaction that is needed, and the file system keeps needs_recovery
  * set, so for everybody else this is a file system that crashed: a stock
- * kernel or e2fsck replays the log.  The next lazy mount does not.  It reads
- * the log with the passes of stock recovery, but where that writes blocks home
- * it notes where in the log they are, and applies a transaction to the map by
- * the same function as at run time when the scan comes to its commit block.
- * No copy is read, and nothing is written.
+ * kernel or e2fsck replays the log.  The next lazy mount does not.  Where
+ * recovery writes blocks home, it notes where in the log they are, and applies
+ * a transaction to the map by the same function as at run time when the scan
+ * comes to its commit block (lazy_scan.c).  Most of the log is not read at all:
+ * snapshots in it say what is there (lazy_snapshot.c).  Nothing is written.
  *
  *	 s_start                                       head
  *	   |  T100  |  T101  | ...            |  T117  | T118 |  T119 ...
@@ -38,8 +38,9 @@
  *          first commit, and is durable before anything follows it.  A mount
  *          that commits nothing writes nothing.
  *  INV-K11 The marker names a transaction that was durable when it was
- *          written.  A log that ends before it is damaged in the middle; it is
- *          refused, because to go on would bury what lies behind the damage.
+ *          written.  A log that ends before it is damaged in the middle, and
+ *          by more than lazy_scan.c can bridge; it is refused, because to go
+ *          on would bury what lies behind the damage.
  *  INV-K12 Whatever was read before the map existed is read again when it does
  *          (lazy_refresh()): the superblock, the group descriptors, and what
  *          user space fetched into the page cache.
@@ -67,7 +68,11 @@ struct lazy_marker {
 	__be32 sequence;	/* s_sequence and s_start, as we wrote them */
 	__be32 start;
 	__be32 known;		/* the newest transaction then (INV-K11) */
-	__be32 reserved[11];
+	__be32 snap_log_blk;	/* the newest snapshot; snap_blocks 0: none */
+	__be32 snap_blocks;
+	__be32 snap_tid;
+	__be32 snap_id;
+	__be32 reserved[7];
 };
 
 #define LAZY_MARKER_WORD	24	/* of the 40 of s_padding */
@@ -79,8 +84,9 @@ static struct lazy_marker *lazy_marker_of(const journal_superblock_t *sb)
 	return (struct lazy_marker *)&sb->s_padding[LAZY_MARKER_WORD];
 }
 
-/* Sign the tail that @sb names; @known is committed. */
-void lazy_mark(journal_superblock_t *sb, tid_t known)
+/* Sign the tail that @sb names; @known and @snapshot are committed. */
+void lazy_mark(journal_superblock_t *sb, tid_t known,
+	       const struct snap_ref *snapshot)
 {
 	struct lazy_marker *marker = lazy_marker_of(sb);
 
@@ -90,14 +96,25 @@ void lazy_mark(journal_superblock_t *sb, tid_t known)
 	marker->sequence = sb->s_sequence;
 	marker->start = sb->s_start;
 	marker->known = cpu_to_be32(known);
+	if (!snapshot->blocks)
+		return;
+	marker->snap_log_blk = cpu_to_be32(snapshot->log_blk);
+	marker->snap_blocks = cpu_to_be32(snapshot->blocks);
+	marker->snap_tid = cpu_to_be32(snapshot->tid);
+	marker->snap_id = cpu_to_be32(snapshot->id);
 }
 
 /* Whether there is a log, and lazy journaling was the last to move its tail. */
-bool lazy_marked(const journal_superblock_t *sb, tid_t *known)
+bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
+		 struct snap_ref *snapshot)
 {
 	const struct lazy_marker *marker = lazy_marker_of(sb);
 
 	*known = be32_to_cpu(marker->known);
+	snapshot->log_blk = be32_to_cpu(marker->snap_log_blk);
+	snapshot->blocks = be32_to_cpu(marker->snap_blocks);
+	snapshot->tid = be32_to_cpu(marker->snap_tid);
+	snapshot->id = be32_to_cpu(marker->snap_id);
 	return marker->magic == cpu_to_be32(LAZY_MAGIC) &&
 	       marker->version == cpu_to_be32(LAZY_VERSION) &&
 	       marker->sequence == sb->s_sequence &&
@@ -112,9 +129,10 @@ bool lazy_marked(const journal_superblock_t *sb, tid_t *known)
  */
 bool jbd2_lazy_log_kept(journal_t *journal)
 {
+	struct snap_ref snapshot;
 	tid_t known;
 
-	return lazy_marked(journal->j_superblock, &known) &&
+	return lazy_marked(journal->j_superblock, &known, &snapshot) &&
 	       jbd2_has_feature_csum3(journal) &&
 	       !jbd2_has_feature_fast_commit(journal) &&
 	       !jbd2_has_feature_async_commit(journal) &&
@@ -126,54 +144,16 @@ EXPORT_SYMBOL(jbd2_lazy_log_kept);
 /* ------------------------------------------------------------------------- */
 /* Load: from the log to the map                                              */
 
-static unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
-				       unsigned long to)
+unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
+				unsigned long to)
 {
 	return to >= from ? to - from :
 			    to + journal->j_last - journal->j_first - from;
 }
 
-/* Recovery came to a tag of @tid: the copy of @home in log block @blk. */
-void __jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk, u64 home,
-			     tid_t tid, int flags)
-{
-	struct jbd2_lazy *lazy = journal->j_lazy;
-	u64 blocks = div_u64(bdev_nr_bytes(journal->j_fs_dev),
-			     journal->j_blocksize), old;
-
-	if (home >= blocks || jmap_home_of(&lazy->map, blk, &old)) {
-		pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
-		       journal->j_devname, blk, tid, home);
-		lazy->scan_error = -EFSCORRUPTED;
-	} else if (!jbd2_journal_test_revoke(journal, home, tid)) {
-		jmap_note(&lazy->map, blk, home, flags & JBD2_FLAG_ESCAPE);
-	}
-}
-
-static bool lazy_no_revoke(void *ctx, u64 home)
+bool lazy_no_revoke(void *ctx, u64 home)
 {
 	return false;
-}
-
-/* Recovery came to the commit block of @tid; @end is behind it. */
-void __jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
-				unsigned long end)
-{
-	struct jbd2_lazy *lazy = journal->j_lazy;
-	unsigned long blk = lazy->scan_start;
-	u64 home;
-
-	lazy->scanned += lazy_log_distance(journal, blk, end);
-	if (lazy->scanned >= lazy->map.nr_slots)
-		lazy->scan_error = -EFSCORRUPTED;
-	if (lazy->scan_error)
-		return;
-
-	jmap_apply_begin(&lazy->map, tid, blk);
-	for (; blk != end; blk = lazy_next_log_blk(journal, blk))
-		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
-	jmap_apply_end(&lazy->map, end);
-	lazy->scan_start = end;
 }
 
 /*
@@ -213,39 +193,79 @@ static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
 						      journal->j_blocksize));
 }
 
+/* The snapshots, and what was logged since; false if that failed. */
+static bool lazy_load_snapshots(struct jbd2_lazy *lazy,
+				struct log_reader *reader,
+				const struct snap_ref *newest, tid_t known)
+{
+	journal_t *journal = lazy->journal;
+	unsigned long blk = newest->log_blk, i;
+	int err;
+
+	if (!lazy_snapshot_load(lazy, reader, newest))
+		return false;
+	for (i = 0; i < newest->blocks; i++)
+		blk = lazy_next_log_blk(journal, blk);
+	/* The marker was written after the snapshot's transaction. */
+	if (tid_gt(newest->tid, known))
+		known = newest->tid;
+	err = lazy_scan(lazy, reader, newest->tid, blk, known, true);
+	if (!err && !tid_gt(known, lazy->scan_tid - 1))
+		return true;
+	pr_warn("JBD2: %s: the log behind the snapshot of transaction %u is damaged, scanning the whole log\n",
+		journal->j_devname, newest->tid);
+	lazy_snapshot_forget(lazy);
+	return false;
+}
+
 /**
- * __jbd2_lazy_recovered() - the passes of recovery are over
+ * __jbd2_lazy_recover() - jbd2_journal_recover() of a log that is kept
  * @journal: the journal
- * @end_tid: the first transaction that is not in the log
- * @head: the log block behind the last one
  *
  * Return: 0; -EFSCORRUPTED, with a message, if the log cannot be what was
  * written; -EIO, -ENOMEM.
  */
-int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
-			  unsigned long head)
+int __jbd2_lazy_recover(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	tid_t known;
-	int err;
+	tid_t first = journal->j_tail_sequence, known;
+	struct log_reader *reader;
+	struct snap_ref newest;
+	int err = 0;
 
-	if (lazy->scan_error) {
+	reader = lazy_reader_alloc(lazy);
+	if (!reader)
+		return -ENOMEM;
+	lazy_marked(journal->j_superblock, &known, &newest);
+	jmap_load_tail(&lazy->map, first, journal->j_tail);
+	if (!lazy_load_snapshots(lazy, reader, &newest, known))
+		err = lazy_scan(lazy, reader, first, journal->j_tail, known,
+				false);
+	lazy_reader_free(reader);
+	if (!lazy->loaded)
+		lazy_snapshot_start_anew(lazy);
+	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",
 		       journal->j_devname);
-		return lazy->scan_error;
+		return err;
 	}
-	lazy_marked(journal->j_superblock, &known);
-	if (tid_gt(known, end_tid - 1)) {	/* INV-K11 */
+	if (tid_gt(known, lazy->scan_tid - 1)) {	/* INV-K11 */
 		pr_err("JBD2: %s: the kept log ends with transaction %u, but %u was committed\n",
-		       journal->j_devname, end_tid - 1, known);
+		       journal->j_devname, lazy->scan_tid - 1, known);
 		return -EFSCORRUPTED;
 	}
+	if (lazy->lost) {
+		/* The file system takes note, as of an error at run time. */
+		journal->j_errno = -EFSCORRUPTED;
+		lazy->snaps.urgent = true;
+	}
 	lazy->rebuilt = lazy->map.nr_live;
-	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u\n",
-		journal->j_devname, lazy->rebuilt, lazy->scanned,
-		be32_to_cpu(journal->j_superblock->s_sequence), end_tid - 1);
+	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u; read %u snapshots, %llu log blocks\n",
+		journal->j_devname, lazy->rebuilt, lazy->scanned, first,
+		lazy->scan_tid - 1, lazy->loaded, lazy->scan_blocks);
 	err = lazy_refresh(lazy);		/* INV-K12 */
-	return err ?: lazy_plan_tombstone(lazy, end_tid, head);
+	return err ?: lazy_plan_tombstone(lazy, lazy->scan_tid,
+					  lazy->scan_start);
 }
 
 /*
@@ -316,6 +336,7 @@ void __jbd2_lazy_stamp(journal_t *journal)
 	struct jbd2_lazy *lazy = journal->j_lazy;
 	journal_superblock_t *sb = journal->j_superblock;
 	tid_t known = READ_ONCE(journal->j_commit_sequence);
+	struct snap_ref snapshot;
 
 	/*
 	 * An error: s_sequence and s_start are not touched, and what is called
@@ -325,7 +346,10 @@ void __jbd2_lazy_stamp(journal_t *journal)
 		return;
 	if (READ_ONCE(lazy->tombstone))
 		known = lazy->tombstone_tid - 1;
-	lazy_mark(sb, known);
+	lazy_snapshot_newest(lazy, be32_to_cpu(sb->s_sequence), &snapshot);
+	if (snapshot.blocks && tid_gt(snapshot.tid, known))
+		known = snapshot.tid;
+	lazy_mark(sb, known, &snapshot);
 
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && sb->s_start)	/* INV-K5 */
 		WARN_ON_ONCE(jmap_live_before(&lazy->map,

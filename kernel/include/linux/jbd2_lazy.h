@@ -32,6 +32,11 @@ struct jbd2_lazy_stats {
 	u64 rebuilt;		/* live blocks that the mount found in the log */
 	u64 relogged;		/* by the cleaner */
 	u64 swept;		/* sent home by the cleaner */
+	u64 logged_blocks;	/* log blocks written since the mount */
+	u64 snapshot_blocks;	/* of these, for snapshots of the map */
+	u64 snapshots;		/* how many, that were committed */
+	u64 mount_blocks;	/* log blocks that the mount read */
+	u64 mount_snapshots;	/* snapshots that it used */
 };
 
 /* How the cleaner works; see fs/jbd2/lazy_clean.c. */
@@ -47,6 +52,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
 void jbd2_lazy_stop(journal_t *journal);
 u64 jbd2_lazy_digest(journal_t *journal);
+void jbd2_lazy_closing(journal_t *journal);
 const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
@@ -65,12 +71,9 @@ bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block);
 int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait);
 int __jbd2_lazy_drain(journal_t *journal);
-void __jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk, u64 home,
-			     tid_t tid, int flags);
-void __jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
-				unsigned long end);
-int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
-			  unsigned long head);
+int __jbd2_lazy_recover(journal_t *journal);
+void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction);
+void __jbd2_lazy_snapshot(journal_t *journal, transaction_t *transaction);
 int __jbd2_lazy_reset(journal_t *journal);
 void __jbd2_lazy_commit_begin(journal_t *journal);
 void __jbd2_lazy_stamp(journal_t *journal);
@@ -155,25 +158,20 @@ static inline int jbd2_lazy_drain(journal_t *journal)
 	return journal->j_lazy ? __jbd2_lazy_drain(journal) : 0;
 }
 
-/*
- * Load of a kept log: recovery came to a tag of @tid for @home, with its copy
- * in log block @blk.  True if that is all; the copy needs no replay.
- */
-static inline bool jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk,
-					 u64 home, tid_t tid, int flags)
-{
-	if (!journal->j_lazy)
-		return false;
-	__jbd2_lazy_recover_tag(journal, blk, home, tid, flags);
-	return true;
-}
-
-/* Load of a kept log: recovery came to a commit block; @end is behind it. */
-static inline void jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
-					    unsigned long end)
+/* The last handle of the transaction is closed; the next one has none yet. */
+static inline void jbd2_lazy_reserve(journal_t *journal,
+				     transaction_t *transaction)
 {
 	if (journal->j_lazy)
-		__jbd2_lazy_recover_commit(journal, tid, end);
+		__jbd2_lazy_reserve(journal, transaction);
+}
+
+/* Every tag and revoke of the transaction is written. */
+static inline void jbd2_lazy_snapshot(journal_t *journal,
+				      transaction_t *transaction)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_snapshot(journal, transaction);
 }
 
 /* Before a commit writes anything. */
@@ -221,11 +219,13 @@ static inline void jbd2_lazy_unpause(journal_t *journal)
  * The most blocks of a transaction, of which stock jbd2 allows @most, a third
  * of the log.  So much is always kept free, and of a large log that would be
  * lost to the map.  A sixteenth, but no less than 32 MiB of 4 KiB blocks,
- * which take a disk ten times as long as the commit's flush.
+ * which take a disk ten times as long as the commit's flush; and no more than
+ * 192 MiB, because a mount after a crash has to read one that was cut off.
  */
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
-	return journal->j_lazy ? min(most, max(most / 16 * 3, 8192)) : most;
+	return journal->j_lazy ?
+		min(most, clamp(most / 16 * 3, 8192, 49152)) : most;
 }
 
 #else /* !CONFIG_JBD2_LAZY */
@@ -288,17 +288,13 @@ static inline bool jbd2_lazy_log_kept(journal_t *journal)
 	return false;
 }
 
-static inline bool jbd2_lazy_recover_tag(journal_t *journal, unsigned long blk,
-					 u64 home, tid_t tid, int flags)
-{
-	return false;
-}
+static inline void jbd2_lazy_closing(journal_t *journal) {}
+static inline void jbd2_lazy_reserve(journal_t *journal,
+				     transaction_t *transaction) {}
+static inline void jbd2_lazy_snapshot(journal_t *journal,
+				      transaction_t *transaction) {}
 
-static inline void jbd2_lazy_recover_commit(journal_t *journal, tid_t tid,
-					    unsigned long end) {}
-
-static inline int __jbd2_lazy_recovered(journal_t *journal, tid_t end_tid,
-					unsigned long head)
+static inline int __jbd2_lazy_recover(journal_t *journal)
 {
 	return 0;
 }

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reading the log of a lazy journal: in one pass, in order, all of it.
+ *
+ * Stock recovery reads a kept log three times, one descriptor after the other,
+ * and waits for each.  A log of the smallest transactions has a descriptor in
+ * every third block, and then each costs a turn of the disk.  So everything is
+ * read, copies included, as fast as the disk gives it.  What a mount has to
+ * read is bounded in log blocks (lazy_snapshot.c), hence in time, no matter
+ * what is in them.
+ *
+ * One pass is enough, because a transaction is applied to the map when the
+ * scan comes to its commit block, as at run time: its tags, then its revokes.
+ *
+ * Damage.  The log is never emptied, so one bad block must not cost what lies
+ * behind it.  What cannot be read, or has a wrong checksum, is told by what
+ * comes next; copies never begin with the journal's magic number, so the next
+ * block of the transaction is found among them.
+ *
+ *	next valid block                what was damaged	what it costs
+ *	behind copies, same id          a descriptor            these copies
+ *	at once, same id, no copy yet   a revoke block          the mount
+ *	at once, same id, after copies  a snapshot              nothing
+ *	at once, next id                a commit block          nothing
+ *	none, and the marker says that  a commit block          nothing
+ *	the transaction was durable
+ *	none                            the log ends here
+ *
+ * Revokes cannot be guessed, and without one a freed block would be written
+ * over the data that have its place, hence no mount.
+ */
+
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/completion.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include "lazy.h"
+
+/*
+ * Enough is in flight that the disk never waits; the first request is small,
+ * because often little is needed.
+ */
+#define READER_CHUNKS	4U
+#define READER_BYTES	(512U << 10)
+#define READER_FIRST	(64U << 10)
+
+struct log_chunk {
+	void *data;
+	unsigned long log_blk;
+	u32 nr;
+	atomic_t pending;
+	struct completion done;
+	bool failed;
+};
+
+struct log_reader {
+	struct jbd2_lazy *lazy;
+	void *memory;
+	struct log_chunk chunks[READER_CHUNKS];
+	unsigned int oldest, count;	/* chunks in flight or in use */
+	u32 used;			/* blocks of the oldest that were taken */
+	unsigned long next;		/* log block to be requested next */
+	u32 left;			/* blocks that may be requested */
+	u32 size;			/* of the next request */
+};
+
+static void reader_put(struct log_chunk *chunk)
+{
+	if (atomic_dec_and_test(&chunk->pending))
+		complete_all(&chunk->done);
+}
+
+static void reader_end_io(struct bio *bio)
+{
+	struct log_chunk *chunk = bio->bi_private;
+
+	if (bio->bi_status)
+		WRITE_ONCE(chunk->failed, true);
+	bio_put(bio);
+	reader_put(chunk);
+}
+
+/* Log blocks from @log_blk on, at most @most, that lie side by side. */
+static u32 reader_run(struct jbd2_lazy *lazy, unsigned long log_blk, u32 most)
+{
+	u64 phys = lazy_phys(lazy, log_blk);
+	u32 nr = 1;
+
+	while (nr < most && lazy_phys(lazy, log_blk + nr) == phys + nr)
+		nr++;
+	return nr;
+}
+
+static struct bio *reader_bio(struct jbd2_lazy *lazy, unsigned long log_blk,
+			      void *data, u32 nr)
+{
+	journal_t *journal = lazy->journal;
+	u32 bytes = nr * journal->j_blocksize, part;
+	struct bio *bio;
+
+	bio = bio_alloc(journal->j_dev, DIV_ROUND_UP(bytes, PAGE_SIZE) + 1,
+			REQ_OP_READ | REQ_META, GFP_KERNEL);
+	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
+				 (journal->j_blocksize >> SECTOR_SHIFT);
+	for (; bytes; bytes -= part, data += part) {
+		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(data));
+		__bio_add_page(bio, vmalloc_to_page(data), part,
+			       offset_in_page(data));
+	}
+	return bio;
+}
+
+static void reader_submit(struct log_reader *reader)
+{
+	journal_t *journal = reader->lazy->journal;
+	struct log_chunk *chunk;
+	u32 done, run;
+
+	chunk = &reader->chunks[(reader->oldest + reader->count) %
+				READER_CHUNKS];
+	chunk->log_blk = reader->next;
+	chunk->nr = min3(reader->left, reader->size,
+			 (u32)(journal->j_last - reader->next));
+	chunk->failed = false;
+	atomic_set(&chunk->pending, 1);
+	reinit_completion(&chunk->done);
+	for (done = 0; done < chunk->nr; done += run) {
+		struct bio *bio;
+
+		run = reader_run(reader->lazy, chunk->log_blk + done,
+				 chunk->nr - done);
+		bio = reader_bio(reader->lazy, chunk->log_blk + done,
+				 chunk->data + done * journal->j_blocksize,
+				 run);
+		bio->bi_private = chunk;
+		bio->bi_end_io = reader_end_io;
+		atomic_inc(&chunk->pending);
+		submit_bio(bio);
+	}
+	reader_put(chunk);
+
+	reader->count++;
+	reader->left -= chunk->nr;
+	reader->next += chunk->nr;
+	if (reader->next == journal->j_last)
+		reader->next = journal->j_first;
+	reader->size = min(reader->size * 2,
+			   READER_BYTES / journal->j_blocksize);
+}
+
+struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy)
+{
+	struct log_reader *reader = kzalloc(sizeof(*reader), GFP_KERNEL);
+	unsigned int i;
+
+	if (!reader)
+		return NULL;
+	reader->memory = vmalloc(READER_CHUNKS * READER_BYTES);
+	if (!reader->memory) {
+		kfree(reader);
+		return NULL;
+	}
+	reader->lazy = lazy;
+	for (i = 0; i < READER_CHUNKS; i++) {
+		reader->chunks[i].data = reader->memory + i * READER_BYTES;
+		init_completion(&reader->chunks[i].done);
+	}
+	return reader;
+}
+
+static void reader_wait(struct log_reader *reader)
+{
+	for (; reader->count; reader->count--) {
+		wait_for_completion_io(&reader->chunks[reader->oldest].done);
+		reader->oldest = (reader->oldest + 1) % READER_CHUNKS;
+	}
+}
+
+void lazy_reader_free(struct log_reader *reader)
+{
+	if (!reader)
+		return;
+	reader_wait(reader);
+	vfree(reader->memory);
+	kfree(reader);
+}
+
+/* Read on at @log_blk, and no more than @nr blocks. */
+void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr)
+{
+	reader_wait(reader);
+	reader->used = 0;
+	reader->next = log_blk;
+	reader->left = nr;
+	reader->size = READER_FIRST / reader->lazy->journal->j_blocksize;
+}
+
+/* One block by itself, to find out which one of many it was. */
+static int reader_read_one(struct log_reader *reader, unsigned long log_blk,
+			   void *data)
+{
+	struct bio *bio = reader_bio(reader->lazy, log_blk, data, 1);
+	int err = submit_bio_wait(bio);
+
+	bio_put(bio);
+	return err;
+}
+
+/**
+ * lazy_reader_next() - the next block of the log
+ * @reader: the reader
+ *
+ * Return: its contents, valid until the next call; an error pointer: -EIO, or
+ * -ENODATA if as many were read as was said.
+ */
+void *lazy_reader_next(struct log_reader *reader)
+{
+	u32 size = reader->lazy->journal->j_blocksize;
+	struct log_chunk *chunk = &reader->chunks[reader->oldest];
+	void *data;
+
+	if (reader->count && reader->used == chunk->nr) {
+		reader->oldest = (reader->oldest + 1) % READER_CHUNKS;
+		reader->count--;
+		reader->used = 0;
+		chunk = &reader->chunks[reader->oldest];
+	}
+	while (reader->left && reader->count < READER_CHUNKS)
+		reader_submit(reader);
+	if (!reader->count)
+		return ERR_PTR(-ENODATA);
+	if (!reader->used)
+		wait_for_completion_io(&chunk->done);
+	data = chunk->data + reader->used * size;
+	if (chunk->failed &&
+	    reader_read_one(reader, chunk->log_blk + reader->used, data)) {
+		reader->used++;
+		return ERR_PTR(-EIO);
+	}
+	reader->used++;
+	return data;
+}
+
+/* ------------------------------------------------------------------------- */
+/* The scan                                                                   */
+
+struct log_scan {
+	struct jbd2_lazy *lazy;
+	struct log_reader *reader;
+	tid_t tid;			/* of the transaction that is read */
+	unsigned long start;		/* its first log block */
+	unsigned long blk;		/* next log block */
+	u32 used;			/* log blocks from the tail to blk */
+	bool resumed;			/* the first one began before the scan */
+	tid_t known;			/* was durable, says the marker */
+	bool described;			/* a descriptor was there */
+	unsigned long damaged;		/* a block of this transaction, or 0 */
+	u32 lost;			/* copies */
+	bool revokes_lost;
+	u32 snapshot;			/* of the chain, the next one */
+	void *descriptor;		/* a block */
+	u64 *revokes;
+	u32 nr_revokes, room;
+};
+
+static void *scan_next(struct log_scan *scan)
+{
+	scan->blk = lazy_next_log_blk(scan->lazy->journal, scan->blk);
+	scan->used++;
+	scan->lazy->scan_blocks++;
+	return lazy_reader_next(scan->reader);
+}
+
+/* Whether the checksum in the last four bytes of a block is right. */
+bool lazy_tail_csum_ok(journal_t *journal, void *data)
+{
+	struct jbd2_journal_block_tail *tail = data + journal->j_blocksize -
+					       sizeof(*tail);
+	__be32 found = tail->t_checksum;
+	u32 csum;
+
+	tail->t_checksum = 0;
+	csum = jbd2_chksum(journal, journal->j_csum_seed, data,
+			   journal->j_blocksize);
+	tail->t_checksum = found;
+	return found == cpu_to_be32(csum);
+}
+
+static bool scan_commit_csum_ok(journal_t *journal, void *data)
+{
+	struct commit_header *commit = data;
+	__be32 found = commit->h_chksum[0];
+	u32 csum;
+
+	commit->h_chksum[0] = 0;
+	csum = jbd2_chksum(journal, journal->j_csum_seed, data,
+			   journal->j_blocksize);
+	if (found != cpu_to_be32(csum)) {
+		/* Only the header may have become durable, as in stock. */
+		memset(data + sizeof(*commit), 0,
+		       journal->j_blocksize - sizeof(*commit));
+		csum = jbd2_chksum(journal, journal->j_csum_seed, data,
+				   journal->j_blocksize);
+	}
+	commit->h_chksum[0] = found;
+	return found == cpu_to_be32(csum);
+}
+
+/* Note what a descriptor says of the blocks behind it. */
+static int scan_descriptor(struct log_scan *scan, const void *data)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	journal_t *journal = lazy->journal;
+	u64 blocks = div_u64(bdev_nr_bytes(journal->j_fs_dev),
+			     journal->j_blocksize);
+	u32 size = journal->j_blocksize -
+		   sizeof(struct jbd2_journal_block_tail);
+	u32 at = sizeof(journal_header_t), flags;
+	const journal_block_tag3_t *tag;
+	void *copy;
+	u64 home;
+
+	memcpy(scan->descriptor, data, journal->j_blocksize);
+	do {
+		if (at + sizeof(*tag) > size)
+			break;
+		tag = scan->descriptor + at;
+		at += sizeof(*tag);
+		flags = be32_to_cpu(tag->t_flags);
+		if (!(flags & JBD2_FLAG_SAME_UUID))
+			at += 16;
+		home = be32_to_cpu(tag->t_blocknr);
+		if (jbd2_has_feature_64bit(journal))
+			home |= (u64)be32_to_cpu(tag->t_blocknr_high) << 32;
+		if (home >= blocks || scan->used + 1 >= lazy->map.nr_slots) {
+			pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
+			       journal->j_devname, scan->blk, scan->tid, home);
+			return -EFSCORRUPTED;
+		}
+		jmap_note(&lazy->map, scan->blk, home,
+			  flags & JBD2_FLAG_ESCAPE);
+		copy = scan_next(scan);
+		/* The copy is not needed to know where it is. */
+		if (IS_ERR(copy) && PTR_ERR(copy) != -EIO)
+			return PTR_ERR(copy);
+	} while (!(flags & JBD2_FLAG_LAST_TAG));
+	return 0;
+}
+
+static int scan_revokes(struct log_scan *scan, const void *data)
+{
+	journal_t *journal = scan->lazy->journal;
+	const jbd2_journal_revoke_header_t *header = data;
+	u32 length = jbd2_has_feature_64bit(journal) ? 8 : 4;
+	u32 end = be32_to_cpu(header->r_count), at = sizeof(*header), room;
+	u64 *grown;
+
+	if (end > journal->j_blocksize -
+	    sizeof(struct jbd2_journal_block_tail))
+		return -EFSCORRUPTED;
+	for (; at + length <= end; at += length) {
+		if (scan->nr_revokes == scan->room) {
+			room = max(2 * scan->room, 1024U);
+			grown = kvrealloc(scan->revokes, room * sizeof(*grown),
+					  GFP_KERNEL);
+			if (!grown)
+				return -ENOMEM;
+			scan->revokes = grown;
+			scan->room = room;
+		}
+		scan->revokes[scan->nr_revokes++] = length == 8 ?
+			be64_to_cpup(data + at) : be32_to_cpup(data + at);
+	}
+	return 0;
+}
+
+/* Say what damage there was in a transaction that is complete. */
+static int scan_report(struct log_scan *scan)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	const char *name = lazy->journal->j_devname;
+
+	if (scan->revokes_lost) {
+		pr_err("JBD2: %s: log block %lu of transaction %u is damaged, and which blocks were freed is lost; run e2fsck\n",
+		       name, scan->damaged, scan->tid);
+		return -EFSCORRUPTED;
+	}
+	if (scan->lost)
+		pr_warn("JBD2: %s: descriptor in log block %lu of transaction %u is damaged, %u blocks of metadata are lost; run e2fsck\n",
+			name, scan->damaged, scan->tid, scan->lost);
+	else if (scan->damaged)
+		pr_warn("JBD2: %s: log block %lu of transaction %u is damaged, nothing is lost\n",
+			name, scan->damaged, scan->tid);
+	lazy->lost += scan->lost;
+	return 0;
+}
+
+/* The transaction is complete up to @end: all tags, then all revokes. */
+static int scan_apply(struct log_scan *scan, unsigned long end)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	unsigned long blk = scan->start;
+	u64 home;
+	u32 i;
+	int err;
+
+	err = scan_report(scan);
+	if (err)
+		return err;
+	if (!scan->resumed)
+		jmap_apply_begin(&lazy->map, scan->tid, blk);
+	for (; blk != end; blk = lazy_next_log_blk(lazy->journal, blk))
+		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
+	jmap_apply_end(&lazy->map, end);
+	for (i = 0; i < scan->nr_revokes; i++)
+		jmap_drop(&lazy->map, scan->revokes[i], &blk);
+	scan->nr_revokes = 0;
+	scan->resumed = false;
+	scan->described = false;
+	scan->damaged = 0;
+	scan->lost = 0;
+	scan->start = end;
+	scan->tid++;
+	cond_resched();
+	return 0;
+}
+
+/* Whether a block is a whole one of the log, and then of which transaction. */
+static bool scan_valid(journal_t *journal, void *data, tid_t *tid)
+{
+	const journal_header_t *header = data;
+
+	if (IS_ERR(data) || header->h_magic != cpu_to_be32(JBD2_MAGIC_NUMBER))
+		return false;
+	*tid = be32_to_cpu(header->h_sequence);
+	switch (be32_to_cpu(header->h_blocktype)) {
+	case JBD2_DESCRIPTOR_BLOCK:
+	case JBD2_REVOKE_BLOCK:
+		return lazy_tail_csum_ok(journal, data);
+	case JBD2_COMMIT_BLOCK:
+		return scan_commit_csum_ok(journal, data);
+	}
+	return false;
+}
+
+/* A whole block of the transaction. */
+static int scan_process(struct log_scan *scan, void *data)
+{
+	const journal_header_t *header = data;
+
+	switch (be32_to_cpu(header->h_blocktype)) {
+	case JBD2_DESCRIPTOR_BLOCK:
+		scan->described = true;
+		return scan_descriptor(scan, data);
+	case JBD2_REVOKE_BLOCK:
+		return scan_revokes(scan, data);
+	default:
+		return scan_apply(scan, scan->blk);
+	}
+}
+
+/*
+ * The block before the present one is none of the transaction: is it the end
+ * of the log, or damage?  See above.
+ *
+ * Return: the block to go on with, NULL at the end, or an error pointer.
+ */
+static void *scan_damage(struct log_scan *scan)
+{
+	struct jbd2_lazy *lazy = scan->lazy;
+	journal_t *journal = lazy->journal;
+	unsigned long behind = scan->blk, bad, at;
+	u32 most = journal->j_blocksize / sizeof(journal_block_tag3_t), i;
+	void *data;
+	tid_t tid;
+	int err;
+
+	bad = (behind == journal->j_first ? journal->j_last : behind) - 1;
+	for (i = 0; i <= most; i++) {
+		if (scan->used + 1 >= lazy->map.nr_slots)
+			break;
+		at = scan->blk;
+		data = scan_next(scan);
+		if (!scan_valid(journal, data, &tid))
+			continue;
+		if (tid == scan->tid) {
+			scan->damaged = bad;
+			scan->lost += i;
+			scan->revokes_lost |= !i && !scan->described &&
+					      !scan->resumed;
+			return data;
+		}
+		if (tid != scan->tid + 1 || i)
+			break;
+		scan->damaged = bad;
+		err = scan_apply(scan, at);
+		return err ? ERR_PTR(err) : data;
+	}
+	if (!tid_geq(scan->known, scan->tid) ||
+	    !(scan->described || scan->resumed))
+		return NULL;
+	scan->damaged = bad;
+	return ERR_PTR(scan_apply(scan, behind));	/* NULL for 0 */
+}
+
+/* Blocks of a snapshot that could not be used are not looked at. */
+static void scan_pass_snapshot(struct log_scan *scan)
+{
+	struct lazy_snapshots *snaps = &scan->lazy->snaps;
+	const struct snap_ref *ref;
+	u32 i;
+
+	while (scan->snapshot < snaps->nr_chain &&
+	       tid_gt(scan->tid, snaps->chain[scan->snapshot].tid))
+		scan->snapshot++;
+	if (scan->snapshot == snaps->nr_chain)
+		return;
+	ref = &snaps->chain[scan->snapshot];
+	if (ref->tid != scan->tid || ref->log_blk != scan->blk)
+		return;
+	for (i = 0; i < ref->blocks &&
+		    scan->used + 1 < scan->lazy->map.nr_slots; i++)
+		scan_next(scan);
+}
+
+/*
+ * One block that is no copy.
+ *
+ * Return: 1 to go on, 0 if the log ends before it, or an error.
+ */
+static int scan_block(struct log_scan *scan)
+{
+	journal_t *journal = scan->lazy->journal;
+	void *data;
+	tid_t tid;
+	int err;
+
+	scan_pass_snapshot(scan);
+	if (scan->used + 1 >= scan->lazy->map.nr_slots)
+		return -EFSCORRUPTED;
+	data = scan_next(scan);
+	if (!scan_valid(journal, data, &tid) || tid != scan->tid) {
+		data = scan_damage(scan);
+		if (IS_ERR_OR_NULL(data))
+			return PTR_ERR_OR_ZERO(data);
+	}
+	err = scan_process(scan, data);
+	return err ?: 1;
+}
+
+/**
+ * lazy_scan() - put the log into the map, from a place to its end
+ * @lazy: a journal that is being loaded
+ * @reader: to read with
+ * @tid: the transaction at that place
+ * @log_blk: the place
+ * @known: a transaction that was durable, says the marker
+ * @resumed: the map holds the beginning of the transaction already
+ *
+ * If not, the blocks of snapshots that are in the chain are passed over.
+ *
+ * Sets scan_tid and scan_start to the transaction that is not in the log any
+ * more and to where it would begin, and scanned to the distance from the tail
+ * to there.
+ *
+ * Return: 0; -EFSCORRUPTED, with a message, if the log cannot be what was
+ * written; -EIO, -ENOMEM.
+ */
+int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
+	      unsigned long log_blk, tid_t known, bool resumed)
+{
+	journal_t *journal = lazy->journal;
+	u32 used = lazy_log_distance(journal, journal->j_tail, log_blk);
+	struct log_scan scan = {
+		.lazy = lazy,
+		.reader = reader,
+		.tid = tid,
+		.start = log_blk,
+		.blk = log_blk,
+		.used = used,
+		.known = known,
+		.resumed = resumed,
+	};
+	int ret;
+
+	if (resumed)
+		scan.snapshot = lazy->snaps.nr_chain;
+	scan.descriptor = kmalloc(journal->j_blocksize, GFP_KERNEL);
+	if (!scan.descriptor)
+		return -ENOMEM;
+	lazy_reader_seek(reader, log_blk, lazy->map.nr_slots - used);
+	do {
+		ret = scan_block(&scan);
+	} while (ret > 0);
+
+	lazy->scan_start = scan.start;
+	lazy->scan_tid = scan.tid;
+	lazy->scanned = used + lazy_log_distance(journal, log_blk, scan.start);
+	/* What a transaction that is not complete left in the map. */
+	for (; scan.start != scan.blk;
+	     scan.start = lazy_next_log_blk(journal, scan.start))
+		jmap_unnote(&lazy->map, scan.start);
+	kvfree(scan.revokes);
+	kfree(scan.descriptor);
+	return ret;
+}
