@@ -104,6 +104,19 @@ def run_command(name: str, record_file: Path | None, figure_folder: Path | None)
     _experiment(chosen, record_file, figure_folder)
 
 
+@cli.command(name="draw", epilog=_examples("draw e10 results/e10.jsonl docs/figures/log-space"))
+@click.argument("name")
+@click.argument("records", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("stem", type=click.Path(path_type=Path))
+def draw_command(name: str, records: Path, stem: Path) -> None:
+    """Draw an experiment's figure from its records: STEM.svg and STEM.png."""
+    chosen = experiment.find(name)
+    if chosen.draw is None:
+        raise Failure(f"{chosen.name} has no figure of its own.", status=2)
+    chosen.draw(record.read(records), stem)
+    out.print(f"{stem}.svg and {stem}.png", soft_wrap=True)
+
+
 def _experiment(chosen: Experiment, record_file: Path | None, figure_folder: Path | None) -> None:
     results = _perform(chosen.runs(), record_file, figure_folder, chosen.phases, chosen.name)
     records = _records(results)

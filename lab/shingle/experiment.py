@@ -29,6 +29,8 @@ class Experiment:
     runs: Callable[[], list[Run]]
     phases: tuple[str, ...]
     expectations: tuple[Expectation, ...]
+    # Draws the records as one figure, a .svg and a .png of this stem.
+    draw: Callable[[Sequence[Record], Path], None] | None = None
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""

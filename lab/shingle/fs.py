@@ -75,6 +75,8 @@ class FileSystem:
     programs: tuple[Path, ...] = ()
     # Files of sysfs and what is written into them after the mount.
     settings: tuple[tuple[str, str], ...] = ()
+    # Files of sysfs with one number each, read at the end of each workload.
+    statistics: tuple[str, ...] = ()
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
 
