@@ -128,6 +128,19 @@ def claims_command(targets: tuple[str, ...], write: bool) -> None:
         out.print()
 
 
+@cli.command(name="draw", epilog=_examples("draw e10 results/e10.jsonl docs/figures/log-space"))
+@click.argument("name")
+@click.argument("records", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("stem", type=click.Path(path_type=Path))
+def draw_command(name: str, records: Path, stem: Path) -> None:
+    """Draw an experiment's figure from its records: STEM.svg and STEM.png."""
+    chosen = experiment.find(name)
+    if chosen.draw is None:
+        raise Failure(f"{chosen.name} has no figure of its own.", status=2)
+    chosen.draw(record.read(records), stem)
+    out.print(f"{stem}.svg and {stem}.png", soft_wrap=True)
+
+
 def _experiment(
     chosen: Experiment,
     record_file: Path | None,

@@ -42,6 +42,8 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""
+    # Draws the records as one figure, a .svg and a .png of this stem.
+    draw: Callable[[Sequence[Record], Path], None] | None = None
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""

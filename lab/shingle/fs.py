@@ -77,6 +77,8 @@ class FileSystem:
     settings: tuple[tuple[str, str], ...] = ()
     # Of the drive, from its start; the paper's partitions. None: all of it.
     size_bytes: int | None = None
+    # Files of sysfs with one number each, read at the end of each workload.
+    statistics: tuple[str, ...] = ()
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
 

@@ -71,6 +71,7 @@ def _of_phase(
     record["cleaning_s"] = _seconds(max(0, after.get("clean_at_ns", 0) - last.end_ns))
     record["counters"] = sums
     record["load"] = loads[0] if loads else None
+    record["statistics"] = _statistics(steps, own[-1], variant.statistics)
     record["host"] = dict(host)
     return record
 
@@ -79,10 +80,18 @@ def _settled(steps: Sequence[StepResult], last: int) -> StepResult:
     """The end of what belongs to a phase: dropping caches and waiting included."""
     settled = steps[last]
     for step in steps[last + 1 :]:
-        if step.phase is not None or step.do not in ("drop_caches", "wait_clean", "sleep"):
+        if step.phase is not None or step.do not in ("read", "drop_caches", "wait_clean", "sleep"):
             break
         settled = step
     return settled
+
+
+def _statistics(steps: Sequence[StepResult], last: int, paths: Sequence[str]) -> dict[str, int] | None:
+    """What the files that the variant names said at the end of a phase, by their names."""
+    said = steps[last + 1 : last + 1 + len(paths)]
+    if not paths or any(step.do != "read" for step in said):
+        return None
+    return {Path(path).name: int(str(step.extra["text"])) for path, step in zip(paths, said, strict=True)}
 
 
 def counter_changes(before: Counters, after: Counters) -> dict[str, int]:

@@ -82,7 +82,10 @@ def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Ste
     steps += [job.write(path, text) for path, text in run.variant.settings]
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
     steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
-    steps += run.plan.steps()
+    for step in run.plan.steps():
+        steps.append(step)
+        if step["do"] == "sync":
+            steps += [job.read(path) for path in run.variant.statistics]
     if save:
         steps.append(job.save())
     return steps

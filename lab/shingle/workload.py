@@ -96,6 +96,10 @@ def _churn(scale: float) -> Arguments:
     return {"count": _scaled(50_000, scale), "operations": _scaled(500_000, scale), "prepare": False}
 
 
+def _churn_hot(scale: float) -> Arguments:
+    return _churn(scale) | {"hot_percent": 10, "hot_operations_percent": 90}
+
+
 def _on(path: str) -> Callable[[float], Arguments]:
     return lambda scale: {"path": path}
 
@@ -136,6 +140,10 @@ _ALL = (
     Workload("WideDirs", "churndirs", "50,000 directories to be churned", _wide_directories, writes_bytes=_GIB),
     Workload(
         "ChurnDirs", "churndirs", "500,000 times a file made or removed in one of WideDirs' directories", _churn,
+        "WideDirs", writes_bytes=_GIB,
+    ),
+    Workload(
+        "ChurnHotDirs", "churndirs", "ChurnDirs with 90 % of the operations in 10 % of the directories", _churn_hot,
         "WideDirs", writes_bytes=_GIB,
     ),
     Workload("SequentialWrite", "sequential_write", "one file of 8 GiB, written in order", _sequential,

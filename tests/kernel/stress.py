@@ -16,7 +16,7 @@ LAZY_16M = fs.ext4("ext4-lazy-16m", "journal_lazy on a 16 MiB journal", JOURNAL_
 CAPACITY_BYTES = 4 << 30
 MEMORY_MIB = 256
 COUNTED = ("inserted", "dropped", "demoted", "emergency", "swept", "relogged", "log_reads", "live_blocks")
-_STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
+STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 # What no test may leave in the kernel's log.
 _COMPLAINTS = re.compile(
     r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err"
@@ -34,7 +34,7 @@ def raw_reader() -> list[job.Step]:
 
 
 def statistic(name: str) -> job.Step:
-    return job.read(f"{_STATISTICS}/{name}") | {"phase": name}
+    return job.read(f"{STATISTICS}/{name}") | {"phase": name}
 
 
 def statistics(booted: Booted) -> dict[str, int]:
@@ -62,7 +62,7 @@ def run(
     formatted = bench.formatted(LAZY_16M, capacity_bytes=capacity_bytes, seed=seed)
     steps = bench.mounted(
         formatted,
-        job.write(f"{_STATISTICS}/policy", policy),
+        job.write(f"{STATISTICS}/policy", policy),
         job.background(raw_reader()),
         *load,
         job.stop_background(),

@@ -71,11 +71,34 @@ def test_the_fixed_policy_only_writes_again(bench: Bench) -> None:
     assert fixed["relogged"] > 0 == fixed["swept"], fixed
 
 
+def many_files() -> list[job.Step]:
+    """More live blocks than an idle disk leaves in 64 MiB of log, and few enough that nothing goes home before."""
+    return commits_without_a_pause(60, files=200)
+
+
+def commits_without_a_pause(count: int, *, files: int) -> list[job.Step]:
+    steps = []
+    for number in range(count):
+        steps += [job.load("createfiles", {"count": files, "seed": number, "path": f"more{number}"}), job.sync()]
+    return steps
+
+
 def test_an_idle_disk_is_used_to_make_room(bench: Bench) -> None:
-    booted = cleaned(bench, "watermarks", job.sleep(60))
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    before = [job.read(f"{stress.STATISTICS}/{name}") for name in ("swept", "live_blocks")]
+    steps = bench.mounted(
+        formatted, *many_files(), *before, job.sleep(60), *statistics(), manifest("ran.txt"), options=LAZY
+    )
+    again = bench.mounted(formatted, manifest("again.txt"), options=LAZY)
+    booted = bench.boot([*steps, *again], drive=formatted.file, save=True, seed=SEED)
+    stress.assert_no_complaint(booted)
+    swept, live, *_ = (int(str(step.extra["text"])) for step in booted.outcome.steps if step.do == "read")
     found = stress.statistics(booted)
-    assert found["swept"] > 0, found
-    assert found["log_used"] < 0.6 * found["log_blocks"], found
+    assert swept == 0 < found["swept"], found
+    assert found["live_blocks"] < 0.5 * found["log_blocks"], found
+    assert live - found["live_blocks"] > 1000, (live, found)
+    assert booted.text("again.txt") == booted.text("ran.txt")
+    bench.assert_clean(booted.saved_drive, recover=True)
 
 
 # FIFREEZE and FITHAW.
@@ -87,19 +110,12 @@ def on_mount_point(request: int) -> job.Step:
     return job.run(["/usr/bin/python3", "-c", program])
 
 
-def commits_without_a_pause(count: int) -> list[job.Step]:
-    steps = []
-    for number in range(count):
-        steps += [job.load("createfiles", {"count": 100, "seed": number, "path": f"more{number}"}), job.sync()]
-    return steps
-
-
 def test_a_frozen_file_system_is_left_alone(bench: Bench) -> None:
-    """Though the log is more than half full and the disk idle: what would be cleaned is cleaned after the thaw."""
+    """Though much of the log is live and the disk idle: what would be cleaned is cleaned after the thaw."""
     formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
     steps = bench.mounted(
         formatted,
-        *commits_without_a_pause(82),
+        *many_files(),
         stress.statistic("swept"),
         on_mount_point(FREEZE),
         job.sleep(30),

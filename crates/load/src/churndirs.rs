@@ -18,7 +18,9 @@ use crate::Load;
 /// takes one of them at random and makes an empty file in it, or removes the one
 /// that is there. So every directory block, and the inodes of directories and
 /// files, are changed about equally often, and a journal that is smaller than all
-/// of them together has no part that stays untouched for long.
+/// of them together has no part that stays untouched for long. With `hot_percent`
+/// below 100, so many directories, spread evenly, take `hot_operations_percent` of
+/// the operations, and all together the rest.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChurnDirs {
@@ -31,6 +33,10 @@ pub struct ChurnDirs {
     /// fsync(2) of the directory after every so many operations: a commit, without
     /// the rest of what sync(2) does. 0: never.
     pub fsync_every: u64,
+    /// Directories that are hot, in percent; 100: no difference is made.
+    pub hot_percent: u64,
+    /// Operations that go to hot directories only, in percent.
+    pub hot_operations_percent: u64,
     /// Make the directories; without, they are there.
     pub prepare: bool,
     /// Directory to make, below the load's directory.
@@ -48,6 +54,8 @@ impl Default for ChurnDirs {
             width: 500,
             operations: 500_000,
             fsync_every: 2000,
+            hot_percent: 100,
+            hot_operations_percent: 90,
             prepare: true,
             path: "churn".into(),
             seed: 1,
@@ -60,6 +68,11 @@ impl Load for ChurnDirs {
     fn run(&self, dir: &Path) -> Result<Report> {
         if self.count == 0 || self.width == 0 {
             return Err(LoadError::Arguments("count and width must not be 0".into()));
+        }
+        if self.hot_percent == 0 || self.hot_percent > 100 || self.hot_operations_percent > 100 {
+            return Err(LoadError::Arguments(
+                "percentages are from 1, of operations from 0, to 100".into(),
+            ));
         }
         let root = dir.join(&self.path).display().to_string();
         let mut report = Report::default();
@@ -88,11 +101,21 @@ impl ChurnDirs {
         Ok(())
     }
 
+    /// The directory of the next operation.
+    fn choose(&self, rng: &mut Rng) -> usize {
+        let all = self.count as usize;
+        if self.hot_percent == 100 || rng.index(100) as u64 >= self.hot_operations_percent {
+            return rng.index(all);
+        }
+        let hot = (all * self.hot_percent as usize).div_ceil(100);
+        rng.index(hot) * all / hot
+    }
+
     fn churn(&self, root: &str, meter: &mut Meter) -> Result<()> {
         let mut rng = Rng::new(self.seed, 0);
         let mut holds_file = vec![false; self.count as usize];
         for operation in 1..=self.operations {
-            let number = rng.index(holds_file.len());
+            let number = self.choose(&mut rng);
             let directory = self.directory(root, number as u64);
             let file = format!("{directory}/file");
             if holds_file[number] {
@@ -139,6 +162,21 @@ mod tests {
             fsync_every: 100,
             ..ChurnDirs::default()
         }
+    }
+
+    #[test]
+    fn hot_directories_take_their_part_of_the_operations() {
+        let load = ChurnDirs {
+            count: 1000,
+            hot_percent: 10,
+            ..ChurnDirs::default()
+        };
+        let mut rng = Rng::new(1, 0);
+        let chosen: Vec<usize> = (0..10_000).map(|_| load.choose(&mut rng)).collect();
+        let hot = chosen.iter().filter(|number| *number % 10 == 0).count();
+        // nine in ten, and a tenth of the rest
+        assert!((9000..9200).contains(&hot), "{hot}");
+        assert!(chosen.iter().all(|number| *number < 1000));
     }
 
     #[test]

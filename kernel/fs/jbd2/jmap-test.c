@@ -334,6 +334,30 @@ static void digest_knows_each_copy_and_its_place(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, jmap_digest(map), other);
 }
 
+static void span_ahead_ends_with_a_transaction(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long end = FIRST;
+	u64 homes[98];
+	tid_t tid;
+	int i;
+
+	/* Nine transactions of 100 blocks; 124 blocks are free. */
+	for (tid = 1; tid <= 9; tid++) {
+		for (i = 0; i < 98; i++)
+			homes[i] = tid * 1000 + i;
+		end = commit(map, tid, end, homes, 98, no_revoke, NULL);
+	}
+	/* The cursor is behind the first descriptor. */
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 100), 0);
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 124), 0);
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 125), 99);
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 224), 99);
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 225), 199);
+	/* No transaction begins so far ahead: all of it. */
+	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 1000), 899);
+}
+
 static void block_that_the_cleaner_filed_is_a_survivor_once(struct kunit *test)
 {
 	struct jmap *map = test->priv;
@@ -383,6 +407,7 @@ static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(equals_a_plain_array_over_many_revolutions),
 	KUNIT_CASE(tail_behind_a_live_copy_is_noticed),
 	KUNIT_CASE(digest_knows_each_copy_and_its_place),
+	KUNIT_CASE(span_ahead_ends_with_a_transaction),
 	KUNIT_CASE(block_that_the_cleaner_filed_is_a_survivor_once),
 	KUNIT_CASE(block_being_revoked_is_not_filed_again),
 	{}

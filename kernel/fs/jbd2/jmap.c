@@ -451,6 +451,35 @@ u32 jmap_span_of(struct jmap *map, unsigned int marks)
 	return span;
 }
 
+/*
+ * Log blocks from the cursor to the first mark that leaves @ahead log blocks
+ * between the head and itself: were they dead, the tail could rest there.
+ */
+u32 jmap_span_ahead(struct jmap *map, u32 ahead)
+{
+	u32 i, slot, live, span = 0;
+
+	write_lock(&map->lock);
+	if (!map->nr_live)
+		goto out;
+	jmap_advance(map);
+	live = jmap_distance(map, map->cursor, map->end);
+	slot = map->end;
+	for (i = 0; i < map->mark_count; i++) {
+		slot = map->marks[(map->mark_head + i) % map->nr_marks].slot;
+		if (jmap_distance(map, map->end, slot) >= ahead)
+			break;
+	}
+	if (i == map->mark_count)
+		slot = map->end;
+	span = jmap_distance(map, map->cursor, slot);
+	if (span > live)
+		span = 0;	/* the mark is before the cursor */
+out:
+	write_unlock(&map->lock);
+	return span;
+}
+
 /* A transaction begins, or takes back, a revoke of @home (INV-K4). */
 void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 {

@@ -72,6 +72,7 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
 bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
 u32 jmap_span_of(struct jmap *map, unsigned int marks);
+u32 jmap_span_ahead(struct jmap *map, u32 ahead);
 void jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
 bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,

@@ -803,6 +803,49 @@ static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 	return n ? lazy_demote(lazy, lazy->batch, n, busy) : 0;
 }
 
+/* Log blocks that the tail can let go of at once. */
+static long lazy_tail_room(journal_t *journal)
+{
+	unsigned long block;
+	long room;
+	tid_t tid;
+
+	if (!jbd2_journal_get_log_tail(journal, &tid, &block))
+		return 0;
+	room = block - journal->j_tail;
+	return room < 0 ? room + journal->j_last - journal->j_first : room;
+}
+
+/*
+ * Whether a commit makes room: one that is under way, or that of a transaction
+ * to which the cleaner added the oldest copies; the latter is started.
+ */
+static bool lazy_wait_commit(journal_t *journal, tid_t *tid)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	unsigned int flags = 0;
+	bool start = false, wait = false;
+	unsigned long blk;
+	u32 pos, left;
+	u64 home;
+
+	pos = jmap_scan_start(&lazy->map, &left);
+	jmap_next_live(&lazy->map, &pos, &left, &home, &blk, &flags);
+	read_lock(&journal->j_state_lock);
+	if (journal->j_committing_transaction) {
+		*tid = journal->j_committing_transaction->t_tid;
+		wait = true;
+	} else if (journal->j_running_transaction && flags & JMAP_RELOGGED) {
+		*tid = journal->j_running_transaction->t_tid;
+		wait = true;
+		start = true;
+	}
+	read_unlock(&journal->j_state_lock);
+	if (start)
+		jbd2_log_start_commit(journal, *tid);
+	return wait;
+}
+
 /*
  * The log is full: send the copies in its oldest part home.
  *
@@ -817,7 +860,21 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 	u32 span = max_t(u32, nblocks, lazy->map.nr_slots / 16);
 	unsigned int busy = 0;
 	bool start = false;
+	long room;
 	int ret;
+
+	/* What costs no write home comes first: the caller moves the tail. */
+	room = lazy_tail_room(journal);
+	if (room >= nblocks)
+		return 0;
+	if (lazy_wait_commit(journal, tid)) {
+		*wait = true;
+		return 0;
+	}
+	if (room)
+		return 0;
+	if (lazy_clean_wait(lazy))
+		return 1;
 
 	ret = lazy_demote_oldest(lazy, span, &busy);
 	if (ret < 0) {

@@ -104,6 +104,9 @@ struct jbd2_lazy {
 	struct task_struct *cleaner;	/* or NULL */
 	wait_queue_head_t clean_wait;
 	bool clean_wanted;		/* [clean_wait] */
+	wait_queue_head_t clean_done;	/* for the end of a step */
+	unsigned long steps;		/* that ended [clean_done] */
+	atomic_t waiters;		/* handles that wait for a step */
 	struct mutex clean_mutex;	/* a step of the cleaner */
 	spinlock_t clean_lock;		/* leaf */
 	unsigned int clean_locks;	/* lock_updates() in effect
@@ -116,18 +119,13 @@ struct jbd2_lazy {
 	struct lazy_item *clean_batch;	/* [clean_mutex] */
 	unsigned int clean_batch_len;
 	unsigned int commits;		/* since the last fixed cleaning */
-	u32 commit_blocks;		/* log blocks of the last transaction */
 	unsigned long last_commit;	/* when, in jiffies */
 	bool clean_starved;		/* no transaction to join
 					 * [clean_mutex]
 					 */
-	bool clean_dear;		/* much of the tail was live
-					 * [clean_mutex]
+	u64 sweep_from;			/* home block at which the next sweep
+					 * begins [clean_mutex]
 					 */
-	tid_t relog_tid;		/* the transaction of relog_left
-					 * [clean_mutex]
-					 */
-	unsigned int relog_left;	/* [clean_mutex] */
 	atomic64_t relogged, swept;
 };
 
@@ -214,6 +212,7 @@ int lazy_clean_init(struct jbd2_lazy *lazy);
 void lazy_clean_start(struct jbd2_lazy *lazy);
 void lazy_clean_destroy(struct jbd2_lazy *lazy);
 size_t lazy_clean_bytes(struct jbd2_lazy *lazy);
+bool lazy_clean_wait(struct jbd2_lazy *lazy);
 void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks);
 
 #endif /* _FS_JBD2_LAZY_H */

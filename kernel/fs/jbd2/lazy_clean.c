@@ -11,26 +11,29 @@
  *   demote   the block goes home (lazy.c).  Costs a write somewhere on the
  *            disk, but frees for good.
  *
- * Policy "watermarks".  Between the reserve that every handle wants to see
- * free and a whole log there are three marks, at an eighth, a quarter and two
- * fifths:
+ * Policy "watermarks".  A copy written in order costs a hundredth of a write
+ * somewhere on the disk, so re-logging is the rule, as long as not too much of
+ * the log is live.  What is ahead of the head is written next, and is cleaned
+ * in time:
  *
- *	 0      reserve     low          high      idle              log
- *	 |---------|---------|------------|---------|-----------------|
- *	  emergency| cleaning goes on     |         | at rest
- *	           | when idle: blocks go home      |
+ *	head   reserve   for users   next transaction
+ *	 |--------|----------|-----------|- - - - - - - - - - - - - - -|
+ *	  nothing live but what is being re-logged | at most 3/4 live
  *
- * Most copies die by themselves, so the first thing is always to move the
- * tail.  The rest is re-logged: a copy written in order costs a hundredth of a
- * write somewhere on the disk.  Only when more than three fifths of the tail are
- * live, so that copying frees little, blocks that were re-logged before and
- * have not been changed since go home (second chance); and when more than four
- * fifths are, all do.  What goes home goes in ascending order, thousands of
- * blocks at a time: one sweep over the disk.
+ * "reserve" is the largest transaction: so much jbd2 wants free before a handle
+ * starts.  Users stop earlier, so that the cleaner can still start one.  The
+ * third part lets one transaction run while another commits.
  *
- * Re-logging never makes a commit of its own: it joins a transaction that is
- * running, with at most as much as the last one wrote.  When the disk
- * has been idle for a while, nothing is re-logged; blocks go home.
+ * When more than three quarters of what lies behind are live, re-logging copies
+ * the same blocks again and again, and some have to go home: in ascending
+ * order, each sweep from where the last one ended.  So nearly all that the log
+ * has of a region is written at once, in long runs, and the region is left
+ * alone for long.  What its owner changed a short while ago stays.
+ *
+ * Re-logging joins a transaction that is running.  Only one that it fills by
+ * half, or for which somebody waits, is committed earlier than otherwise.  When
+ * the disk has been idle for a while, nothing is re-logged, and blocks go home
+ * until no more than half of the log is live.
  *
  * Policy "fixed" is that of the FAST'17 paper: every so many commits, the
  * oldest so many transactions are re-logged, whatever they hold.
@@ -62,17 +65,19 @@
 #include <trace/events/jbd2_lazy.h>
 
 /* Most blocks that are looked at in one go. */
-#define CLEAN_BATCH_MAX	4096U
+#define CLEAN_BATCH_MAX	8192U
 /* Blocks that go home without letting go of j_checkpoint_mutex. */
 #define HOME_CHUNK	256U
 /* Credits of one handle that re-logs. */
 #define RELOG_CHUNK	64U
-/* Re-logged even into a transaction that follows a small one. */
-#define RELOG_LEAST	32U
 /* No commit for so long: the disk is idle. */
 #define IDLE_TIME	(5 * HZ)
+/* What its owner wrote into so small a part of the log last is not cold. */
+#define YOUNG_PART	32U
 /* So soon it is looked again whether there is a transaction to join. */
 #define JOIN_TIME	DIV_ROUND_UP(HZ, 100)
+/* So long a handle waits for the cleaner, before it sends blocks home. */
+#define WAIT_TIME	HZ
 
 /* "fixed": after so many commits, so many transactions. */
 #define FIXED_COMMITS	10U
@@ -84,41 +89,32 @@ static const char * const lazy_policies[] = {
 	[JBD2_LAZY_OFF] = "off",
 };
 
-/*
- * Free log blocks at which cleaning begins, and at which it ends.  The longer
- * a copy is left alone, the likelier it dies by itself.
- */
-static u32 lazy_low_mark(struct jbd2_lazy *lazy)
+/* The largest transaction, which jbd2 keeps free for every handle. */
+static u32 lazy_reserve(struct jbd2_lazy *lazy)
 {
-	u32 reserve = lazy->journal->j_max_transaction_buffers;
-
-	return reserve + (lazy->map.nr_slots - reserve) / 8;
+	return lazy->journal->j_max_transaction_buffers;
 }
 
-static u32 lazy_high_mark(struct jbd2_lazy *lazy)
+/* What users leave to the cleaner on top of that. */
+static u32 lazy_user_reserve(struct jbd2_lazy *lazy)
 {
-	u32 reserve = lazy->journal->j_max_transaction_buffers;
-
-	return reserve + (lazy->map.nr_slots - reserve) / 4;
+	return min(lazy_reserve(lazy), lazy->map.nr_slots / 16) +
+	       lazy->map.nr_slots / 64;
 }
 
-/* Free log blocks at which an idle disk is left alone. */
-static u32 lazy_idle_mark(struct jbd2_lazy *lazy)
+/* Log blocks ahead of the head that hold nothing live but what is re-logged. */
+static u32 lazy_ahead(struct jbd2_lazy *lazy)
 {
-	u32 reserve = lazy->journal->j_max_transaction_buffers;
-
-	return reserve + (lazy->map.nr_slots - reserve) / 5 * 2;
+	return min(2 * lazy_reserve(lazy) + lazy_user_reserve(lazy),
+		   lazy->map.nr_slots / 8 * 5);
 }
 
-/*
- * Free log blocks below which handles are about to wait.  Without them there is
- * no transaction to join, and only what goes home makes room.
- */
-static u32 lazy_late_mark(struct jbd2_lazy *lazy)
+/* With more live blocks than this, re-logging is dear. */
+static u32 lazy_live_most(struct jbd2_lazy *lazy, bool idle)
 {
-	u32 reserve = lazy->journal->j_max_transaction_buffers;
+	u32 behind = lazy->map.nr_slots - lazy_ahead(lazy);
 
-	return reserve + reserve / 8;
+	return idle ? behind / 2 : behind / 4 * 3;
 }
 
 static u32 lazy_free_blocks(struct jbd2_lazy *lazy)
@@ -141,7 +137,7 @@ static void lazy_clean_tail(struct jbd2_lazy *lazy)
 		freed = block - journal->j_tail;
 		if (block < journal->j_tail)
 			freed += lazy->map.nr_slots;
-		if (freed >= max(lazy->map.nr_slots / 64, lazy->map.mark_span))
+		if (freed >= max(lazy_reserve(lazy), lazy->map.mark_span))
 			jbd2_cleanup_journal_tail(journal);
 	}
 	mutex_unlock(&journal->j_checkpoint_mutex);
@@ -234,28 +230,20 @@ unlock:
 	return filed;
 }
 
-/* How many blocks may join the running transaction. */
-static unsigned int lazy_relog_budget(struct jbd2_lazy *lazy)
+/* Whether there is a running transaction to join, and its @tid. */
+static bool lazy_joinable(struct jbd2_lazy *lazy, tid_t *tid)
 {
 	journal_t *journal = lazy->journal;
-	unsigned int budget = 0;
+	transaction_t *running;
+	bool found;
 
-	lazy->clean_starved = true;
 	read_lock(&journal->j_state_lock);
-	if (journal->j_running_transaction &&
-	    journal->j_running_transaction->t_state == T_RUNNING) {
-		tid_t tid = journal->j_running_transaction->t_tid;
-
-		if (lazy->relog_tid != tid) {
-			lazy->relog_tid = tid;
-			lazy->relog_left = READ_ONCE(lazy->commit_blocks) +
-					   RELOG_LEAST;
-		}
-		budget = lazy->relog_left;
-		lazy->clean_starved = false;
-	}
+	running = journal->j_running_transaction;
+	found = running && running->t_state == T_RUNNING;
+	if (found)
+		*tid = running->t_tid;
 	read_unlock(&journal->j_state_lock);
-	return budget;
+	return found;
 }
 
 /* Re-log @n blocks. */
@@ -300,111 +288,112 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 /* ------------------------------------------------------------------------- */
 /* Policy                                                                     */
 
-/* What lies at the tail of the log; both are parts of clean_batch. */
-struct lazy_tail {
-	struct lazy_item *hot;		/* to be re-logged, oldest first */
-	struct lazy_item *home;		/* to go home; up to its end */
-	unsigned int nr_hot, nr_home;
-};
-
-/* The youngest @n of the hot blocks go home, too. */
-static void lazy_send_home(struct lazy_tail *tail, unsigned int n)
+/*
+ * Put the live blocks of the oldest @span log blocks into the batch, as many as
+ * it holds.
+ */
+static unsigned int lazy_clean_collect(struct jbd2_lazy *lazy, u32 span)
 {
-	tail->nr_hot -= n;
-	tail->nr_home += n;
-	tail->home -= n;
-	memmove(tail->home, tail->hot + tail->nr_hot, n * sizeof(*tail->hot));
-}
-
-/* The live blocks of the oldest @span log blocks, as many as the batch holds. */
-static void lazy_clean_collect(struct jbd2_lazy *lazy, u32 span, bool idle,
-			       struct lazy_tail *tail)
-{
-	unsigned int flags, n = 0, live = 0;
-	struct lazy_item item;
+	struct lazy_item *batch = lazy->clean_batch;
+	unsigned int flags, n = 0;
 	u32 pos, left;
 
-	tail->hot = lazy->clean_batch;
-	tail->nr_hot = 0;
-	tail->home = lazy->clean_batch + lazy->clean_batch_len;
-	tail->nr_home = 0;
-
 	pos = jmap_scan_start(&lazy->map, &left);
-	span = min(left, span);
-	left = span;
+	left = min(left, span);
 	while (n < lazy->clean_batch_len &&
-	       jmap_next_live(&lazy->map, &pos, &left, &item.home,
-			      &item.log_blk, &flags)) {
-		live++;
+	       jmap_next_live(&lazy->map, &pos, &left, &batch[n].home,
+			      &batch[n].log_blk, &flags)) {
 		/* Being freed, or filed again: its commit is the end of it. */
-		if (flags & (JMAP_REVOKING | JMAP_RELOGGED))
-			continue;
-		if (idle || (lazy->clean_dear && flags & JMAP_SURVIVOR)) {
-			*--tail->home = item;
-			tail->nr_home++;
-		} else {
-			tail->hot[tail->nr_hot++] = item;
-		}
-		n++;
+		if (!(flags & (JMAP_REVOKING | JMAP_RELOGGED)))
+			n++;
 	}
-	lazy->clean_dear = live > (span - left) / 5 * 3;
-	/* Copying would free next to nothing. */
-	if (n > (span - left) / 5 * 4)
-		lazy_send_home(tail, tail->nr_hot);
+	return n;
 }
 
-/* Re-log all of it, oldest or not. */
-static int lazy_clean_relog_all(struct jbd2_lazy *lazy, struct lazy_tail *tail)
+/*
+ * Put the live blocks into the batch whose homes come next, up to half of what
+ * it holds, in ascending order.
+ */
+static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 {
-	int ret = lazy_clean_relog(lazy, tail->hot, tail->nr_hot);
+	unsigned int flags, n = 0, most = lazy->clean_batch_len / 2;
+	struct lazy_item *batch = lazy->clean_batch, item;
+	u64 last = U64_MAX;
+	u32 pos, left, all;
 
-	return ret < 0 ? ret :
-		lazy_clean_relog(lazy, tail->home, tail->nr_home);
+	pos = jmap_scan_start(&lazy->map, &all);
+	left = all;
+	while (jmap_next_live(&lazy->map, &pos, &left, &item.home,
+			      &item.log_blk, &flags)) {
+		if (flags & (JMAP_REVOKING | JMAP_RELOGGED) ||
+		    item.home < lazy->sweep_from || item.home > last ||
+		    (left < all / YOUNG_PART && !(flags & JMAP_SURVIVOR)))
+			continue;
+		batch[n++] = item;
+		if (n < lazy->clean_batch_len)
+			continue;
+		sort(batch, n, sizeof(*batch), lazy_cmp_home, NULL);
+		n = most;
+		last = batch[n - 1].home;
+	}
+	sort(batch, n, sizeof(*batch), lazy_cmp_home, NULL);
+	n = min(n, most);
+	/* Behind the last one it begins again from the start. */
+	lazy->sweep_from = n == most ? batch[n - 1].home + 1 : 0;
+	return n;
+}
+
+/* Re-log what is live in the oldest @span log blocks. */
+static int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
+{
+	unsigned int n = lazy_clean_collect(lazy, span);
+
+	return lazy_clean_relog(lazy, lazy->clean_batch, n);
+}
+
+/*
+ * Re-log what is live ahead of the head, if there is a transaction to join or
+ * somebody waits for one.
+ *
+ * Return: how many were re-logged, or an error.
+ */
+static int lazy_clean_ahead(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+	u32 span = jmap_span_ahead(&lazy->map, lazy_ahead(lazy));
+	unsigned int n = span ? lazy_clean_collect(lazy, span) : 0;
+	int ret;
+	tid_t tid;
+
+	lazy->clean_starved = false;
+	if (!n)
+		return 0;
+	if (!lazy_joinable(lazy, &tid) && !atomic_read(&lazy->waiters)) {
+		lazy->clean_starved = true;
+		return 0;
+	}
+	ret = lazy_clean_relog(lazy, lazy->clean_batch, n);
+	/* So much is worth a commit: it frees the tail the sooner. */
+	if (ret > 0 && ret >= lazy_reserve(lazy) / 2 &&
+	    lazy_joinable(lazy, &tid))
+		jbd2_log_start_commit(journal, tid);
+	return ret;
 }
 
 /* One step.  Returns whether another one may do more. */
 static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 {
-	u32 goal = idle ? lazy_idle_mark(lazy) : lazy_high_mark(lazy);
-	u32 late = lazy_late_mark(lazy), free, span;
-	unsigned int budget, hot;
-	struct lazy_tail tail;
-	int done = 0, ret;
+	int relogged = 0, home = 0;
 
 	lazy_clean_tail(lazy);
-	free = lazy_free_blocks(lazy);
-	lazy->clean_starved = false;
-	if (free >= goal)
-		return false;
-
-	/*
-	 * What is re-logged holds the tail until it is committed: one step for
-	 * each transaction has to do.
-	 */
-	span = goal - free;
-	budget = lazy_relog_budget(lazy);
-	if (lazy->clean_starved && free < late)
-		span = 2 * late - free - lazy->journal->j_max_transaction_buffers;
-	span = max(span, 2 * lazy->map.mark_span);
-	lazy_clean_collect(lazy, span, idle, &tail);
-	if (lazy->clean_starved && free < late)
-		lazy_send_home(&tail, tail.nr_hot);
-	hot = min(tail.nr_hot, budget);
-	if (hot) {
-		ret = lazy_clean_relog(lazy, tail.hot, hot);
-		if (ret < 0)
-			return false;
-		lazy->relog_left -= min(lazy->relog_left, hot);
-		done += ret;
-	}
-	if (tail.nr_home) {
-		ret = lazy_clean_home(lazy, tail.home, tail.nr_home);
-		if (ret < 0)
-			return false;
-		done += ret;
-	}
+	if (!idle || atomic_read(&lazy->waiters))
+		relogged = lazy_clean_ahead(lazy);
+	if (relogged >= 0 &&
+	    READ_ONCE(lazy->map.nr_live) > lazy_live_most(lazy, idle))
+		home = lazy_clean_home(lazy, lazy->clean_batch,
+				       lazy_clean_collect_home(lazy));
 	lazy_clean_tail(lazy);
-	return done;
+	return relogged >= 0 && home >= 0 && relogged + home;
 }
 
 /* The paper's: re-log what is live in the oldest transactions. */
@@ -412,12 +401,10 @@ static void lazy_clean_fixed(struct jbd2_lazy *lazy)
 {
 	u32 span = jmap_span_of(&lazy->map, FIXED_OLDEST);
 	unsigned int passes = span / lazy->clean_batch_len + 1;
-	struct lazy_tail tail;
 
 	/* What a small batch cannot hold is left to the next pass. */
 	while (span && passes--) {
-		lazy_clean_collect(lazy, span, false, &tail);
-		if (lazy_clean_relog_all(lazy, &tail) < 0)
+		if (lazy_clean_relog_span(lazy, span) < 0)
 			break;
 		span = jmap_span_of(&lazy->map, FIXED_OLDEST);
 	}
@@ -443,6 +430,8 @@ static void lazy_clean(struct jbd2_lazy *lazy, bool idle)
 			more = lazy_clean_step(lazy, idle);
 		}
 		mutex_unlock(&lazy->clean_mutex);
+		WRITE_ONCE(lazy->steps, lazy->steps + 1);
+		wake_up_all(&lazy->clean_done);
 		/* Idle work ends when there is other work. */
 		if (idle && READ_ONCE(lazy->clean_wanted))
 			more = false;
@@ -460,35 +449,45 @@ static void lazy_clean(struct jbd2_lazy *lazy, bool idle)
 int jbd2_lazy_relog_now(journal_t *journal, u32 span)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	struct lazy_tail tail;
 	int ret = 0;
 
 	mutex_lock(&lazy->clean_mutex);
-	if (!lazy->clean_paused) {
-		lazy_clean_collect(lazy, span, false, &tail);
-		ret = lazy_clean_relog_all(lazy, &tail);
-	}
+	if (!lazy->clean_paused)
+		ret = lazy_clean_relog_span(lazy, span);
 	mutex_unlock(&lazy->clean_mutex);
 	return ret;
 }
 EXPORT_SYMBOL(jbd2_lazy_relog_now);
 #endif
 
+/* Whether the cleaner has anything to do. */
+static bool lazy_clean_due(struct jbd2_lazy *lazy, bool idle)
+{
+	return lazy_free_blocks(lazy) < lazy_ahead(lazy) ||
+	       READ_ONCE(lazy->map.nr_live) > lazy_live_most(lazy, idle);
+}
+
+/* Whether no commit was made for a while. */
+static bool lazy_clean_idle(struct jbd2_lazy *lazy)
+{
+	return time_after_eq(jiffies, READ_ONCE(lazy->last_commit) + IDLE_TIME);
+}
+
 /* How long until there may be something to do that no commit announces. */
 static long lazy_clean_timeout(struct jbd2_lazy *lazy)
 {
-	if (lazy_free_blocks(lazy) >= lazy_idle_mark(lazy) ||
-	    READ_ONCE(lazy->clean_paused) ||
-	    lazy->policy != JBD2_LAZY_WATERMARKS)
+	if (READ_ONCE(lazy->clean_paused) ||
+	    lazy->policy != JBD2_LAZY_WATERMARKS || lazy_clean_idle(lazy))
 		return MAX_SCHEDULE_TIMEOUT;
-	return lazy->clean_starved ? JOIN_TIME : IDLE_TIME;
+	if (lazy->clean_starved)
+		return JOIN_TIME;
+	return lazy_clean_due(lazy, true) ? IDLE_TIME : MAX_SCHEDULE_TIMEOUT;
 }
 
 static int lazy_cleaner(void *arg)
 {
 	struct jbd2_lazy *lazy = arg;
-	bool cleaning = false, idle;
-	u32 free;
+	bool idle;
 
 	set_freezable();
 	while (!kthread_should_stop()) {
@@ -499,14 +498,10 @@ static int lazy_cleaner(void *arg)
 		WRITE_ONCE(lazy->clean_wanted, false);
 		if (kthread_should_stop())
 			break;
-		free = lazy_free_blocks(lazy);
-		if (free < lazy_low_mark(lazy))
-			cleaning = true;
-		if (free >= lazy_high_mark(lazy))
-			cleaning = false;
-		idle = time_after_eq(jiffies, READ_ONCE(lazy->last_commit) +
-					      IDLE_TIME);
-		if (idle || cleaning || lazy->policy == JBD2_LAZY_FIXED)
+		idle = lazy_clean_idle(lazy);
+		if (lazy_clean_due(lazy, idle) ||
+		    atomic_read(&lazy->waiters) ||
+		    lazy->policy == JBD2_LAZY_FIXED)
 			lazy_clean(lazy, idle);
 	}
 	return 0;
@@ -515,7 +510,6 @@ static int lazy_cleaner(void *arg)
 /* A transaction of @blocks log blocks was applied to the map. */
 void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 {
-	WRITE_ONCE(lazy->commit_blocks, blocks);
 	WRITE_ONCE(lazy->last_commit, jiffies);
 	lazy->commits++;
 	/* The file system is at work (INV-K14). */
@@ -523,8 +517,7 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 	if (!lazy->clean_locks)
 		WRITE_ONCE(lazy->clean_paused, false);
 	spin_unlock(&lazy->clean_lock);
-	if (lazy->policy == JBD2_LAZY_FIXED ||
-	    lazy_free_blocks(lazy) < lazy_idle_mark(lazy)) {
+	if (lazy->policy == JBD2_LAZY_FIXED || lazy_clean_due(lazy, true)) {
 		WRITE_ONCE(lazy->clean_wanted, true);
 		wake_up(&lazy->clean_wait);
 	}
@@ -539,15 +532,61 @@ int lazy_clean_init(struct jbd2_lazy *lazy)
 	mutex_init(&lazy->clean_mutex);
 	spin_lock_init(&lazy->clean_lock);
 	init_waitqueue_head(&lazy->clean_wait);
+	init_waitqueue_head(&lazy->clean_done);
 	/* Until the file system commits something. */
 	lazy->clean_paused = true;
 	lazy->policy = JBD2_LAZY_WATERMARKS;
-	lazy->clean_batch_len = min(lazy->map.nr_slots / 32 + 1,
-				    CLEAN_BATCH_MAX);
+	lazy->clean_batch_len = clamp(lazy->map.nr_slots / 16, 2U,
+				      CLEAN_BATCH_MAX);
 	lazy->clean_batch = kvmalloc_array(lazy->clean_batch_len,
 					   sizeof(*lazy->clean_batch),
 					   GFP_KERNEL);
 	return lazy->clean_batch ? 0 : -ENOMEM;
+}
+
+/*
+ * Free log blocks that the present task wants to see before it starts a handle.
+ * The cleaner comes first.
+ */
+int __jbd2_lazy_room(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	int most = journal->j_max_transaction_buffers;
+
+	if (READ_ONCE(lazy->policy) != JBD2_LAZY_WATERMARKS ||
+	    current == READ_ONCE(lazy->cleaner))
+		return most;
+	return min_t(u32, most + lazy_user_reserve(lazy),
+		     lazy->map.nr_slots / 2);
+}
+
+/*
+ * A handle finds too little room: let the cleaner make it, as long as it can.
+ * Called with j_checkpoint_mutex held, which is let go meanwhile; without a
+ * handle, which the cleaner might wait for.
+ *
+ * Return: whether it re-logged anything.
+ */
+bool lazy_clean_wait(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+	s64 relogged = atomic64_read(&lazy->relogged);
+	unsigned long steps = READ_ONCE(lazy->steps);
+
+	if (!lazy->cleaner || current == lazy->cleaner ||
+	    READ_ONCE(lazy->policy) != JBD2_LAZY_WATERMARKS ||
+	    READ_ONCE(lazy->clean_paused) ||
+	    jbd2_log_space_left(journal) < lazy_reserve(lazy))
+		return false;
+	mutex_unlock(&journal->j_checkpoint_mutex);
+	atomic_inc(&lazy->waiters);
+	WRITE_ONCE(lazy->clean_wanted, true);
+	wake_up(&lazy->clean_wait);
+	wait_event_timeout(lazy->clean_done, READ_ONCE(lazy->steps) != steps,
+			   WAIT_TIME);
+	atomic_dec(&lazy->waiters);
+	mutex_lock_io(&journal->j_checkpoint_mutex);
+	return atomic64_read(&lazy->relogged) != relogged;
 }
 
 /* Start the thread.  The log works without it, only slower. */

@@ -71,6 +71,7 @@ bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block);
 int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait);
 int __jbd2_lazy_drain(journal_t *journal);
+int __jbd2_lazy_room(journal_t *journal);
 int __jbd2_lazy_recover(journal_t *journal);
 void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction);
 void __jbd2_lazy_snapshot(journal_t *journal, transaction_t *transaction);
@@ -217,15 +218,22 @@ static inline void jbd2_lazy_unpause(journal_t *journal)
 
 /*
  * The most blocks of a transaction, of which stock jbd2 allows @most, a third
- * of the log.  So much is always kept free, and of a large log that would be
- * lost to the map.  A sixteenth, but no less than 32 MiB of 4 KiB blocks,
- * which take a disk ten times as long as the commit's flush; and no more than
- * 192 MiB, because a mount after a crash has to read one that was cut off.
+ * of the log.  So much is always kept free, and would be lost to the map.  A
+ * sixteenth, but no less than an online resize may ask for at once: 1,024
+ * reserved descriptor blocks and a few more; and no more than 192 MiB of 4 KiB
+ * blocks, because a mount after a crash has to read one that was cut off.
  */
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
 	return journal->j_lazy ?
-		min(most, clamp(most / 16 * 3, 8192, 49152)) : most;
+		min(most, clamp(most / 16 * 3, 1280, 49152)) : most;
+}
+
+/* Free log blocks that a handle wants to see before it starts. */
+static inline int jbd2_lazy_room(journal_t *journal)
+{
+	return journal->j_lazy ? __jbd2_lazy_room(journal) :
+				 journal->j_max_transaction_buffers;
 }
 
 #else /* !CONFIG_JBD2_LAZY */
@@ -311,6 +319,11 @@ static inline void jbd2_lazy_unpause(journal_t *journal) {}
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
 	return most;
+}
+
+static inline int jbd2_lazy_room(journal_t *journal)
+{
+	return journal->j_max_transaction_buffers;
 }
 
 static inline void jbd2_lazy_commit_begin(journal_t *journal) {}
