@@ -58,7 +58,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
         self.dirty_since_ns.get_or_insert(now_ns);
-        self.drain(ino)?;
+        // The data are accepted: that a segment finds no zone now is no answer to this call.
+        let drained = self.drain(ino);
+        unless_full(drained)?;
         self.maintain()
     }
 
@@ -518,7 +520,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.push(&parts)?;
         self.flush()?;
         self.dirty_since_ns = None;
-        parts.iter().for_each(|part| self.forget_idle(part.ino));
+        for part in parts {
+            self.forget_idle(part.ino)?;
+        }
         self.maintain()
     }
 
@@ -572,12 +576,12 @@ impl<D: ZonedDevice> FileSystem<D> {
                 self.leave_zone(zone)?;
             }
         }
-        self.forget_idle(ino);
+        self.forget_idle(ino)?;
         self.maintain()
     }
 
     /// A file that nobody uses and of which nothing waits need not be remembered.
-    pub(crate) fn forget_idle(&mut self, ino: Ino) {
+    pub(crate) fn forget_idle(&mut self, ino: Ino) -> Result {
         let is_idle = self.files.get(&ino).is_some_and(|open| {
             let waits = open
                 .staging
@@ -585,9 +589,20 @@ impl<D: ZonedDevice> FileSystem<D> {
                 .is_some_and(|staging| staging.held() > 0);
             open.handles == 0 && !waits
         });
-        if is_idle {
-            self.files.remove(&ino);
+        if !is_idle {
+            return Ok(());
         }
+        self.discard_staging(ino)?;
+        self.files.remove(&ino);
+        Ok(())
+    }
+}
+
+/// A full disk is no failure of what tidies up.
+pub(crate) fn unless_full(result: Result) -> Result {
+    match result {
+        Err(Error::NoSpace) => Ok(()),
+        other => other,
     }
 }
 

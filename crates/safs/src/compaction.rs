@@ -84,11 +84,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         for (ino, pieces) in by_file {
             if bytes(&pieces) >= own_bytes && own < OWN_ZONES_MAX {
                 own += 1;
-                let zone = self.file_zone(ino)?;
+                let zone = self.left_zone(|entry| entry.owner == ino);
                 let left = self.move_pieces(&pieces, zone, ino)?;
                 left.map_or(Ok(()), |zone| self.leave_zone(zone))?;
             } else {
-                let zone = self.shared_zone.take();
+                let zone = self
+                    .shared_zone
+                    .take()
+                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared));
                 self.shared_zone = self.move_pieces(&pieces, zone, Ino(0))?;
             }
         }
@@ -98,11 +101,11 @@ impl<D: ZonedDevice> FileSystem<D> {
             .change(victim, |entry| entry.sealed_at = sealed_at)
     }
 
-    /// The zone that the file's own data go to: one of its own that is partly written, or a new one.
-    fn file_zone(&mut self, ino: Ino) -> Result<Option<ZoneId>> {
-        let is_own = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(|entry| entry.owner == ino);
-        let found = self.left_zones.iter().position(is_own);
-        Ok(found.map(|at| self.left_zones.remove(at)))
+    /// A zone that is partly written and that nobody writes now.
+    fn left_zone(&mut self, suits: impl Fn(&ZoneEntry) -> bool) -> Option<ZoneId> {
+        let suits = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(&suits);
+        let found = self.left_zones.iter().position(suits);
+        found.map(|at| self.left_zones.remove(at))
     }
 
     /// What of a zone's data is alive, by file and place.

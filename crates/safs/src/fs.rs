@@ -6,7 +6,7 @@
 //! (segments), `commit` (root records), `recovery`, `space`, `compaction`, `check`.
 
 use crate::catalog::Catalog;
-use crate::disk::Disk;
+use crate::disk::{Disk, Geometry};
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::lru::Lru;
@@ -163,6 +163,31 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// How the device is divided.
+    pub fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+
+    /// A segment's header, for those who look at the disk.
+    pub fn segment(&mut self, zone: ZoneId, block: u32) -> Result<Header> {
+        self.read_header(zone, block)
+    }
+
+    /// Every key of the catalog with its value, in order.
+    pub fn each_key(&mut self, mut act: impl FnMut(&Key, &[u8])) -> Result {
+        let mut from = Key(Vec::new());
+        loop {
+            let cells = self.catalog.scan(&mut self.disk, &from, &Key(vec![0xff; 10]), 1024)?;
+            let Some(last) = cells.last() else {
+                return Ok(());
+            };
+            let mut next = last.key.0.clone();
+            next.push(0);
+            from = Key(next);
+            cells.iter().for_each(|cell| act(&cell.key, &cell.value));
+        }
     }
 
     /// Refuses if nothing can be written.

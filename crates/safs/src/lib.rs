@@ -14,6 +14,7 @@ mod disk;
 mod error;
 pub mod format;
 mod fs;
+pub mod image;
 mod log;
 mod lru;
 mod mkfs;

@@ -398,6 +398,12 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Takes a free zone. What an earlier life or a lost attempt left in it goes first (R14).
     pub(crate) fn open_zone(&mut self, kind: ZoneKind, owner: Ino) -> Result<Option<ZoneId>> {
+        // INV-S11: a zone that nobody writes makes room for one that somebody does.
+        let open_max = self.disk.geometry().open_max.unwrap_or(u32::MAX) as usize;
+        while self.zones.open().count() >= open_max && !self.left_zones.is_empty() {
+            let zone = self.left_zones.remove(0);
+            self.seal_logged(zone)?;
+        }
         loop {
             let Some(zone) = self.zones.take(kind, owner) else {
                 return Ok(None);

@@ -4,6 +4,7 @@
 //! INV-S8: what was accepted fits. Data are accepted only if they, what waits already and the reserve fit into free zones
 //! and the log's zone; deletions draw on the reserve.
 
+use crate::append::unless_full;
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -136,7 +137,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let Some(victim) = self.victim(true) else {
             return Ok(false);
         };
-        self.compact_zone(victim)?;
+        unless_full(self.compact_zone(victim))?;
         self.root_commit(false)?;
         Ok(self.zones.free() > free)
     }

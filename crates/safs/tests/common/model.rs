@@ -15,6 +15,8 @@ pub enum Content {
         written: usize,
         /// Bytes below this were given up, if the file system had a reason to.
         head: usize,
+        /// What was skipped: it may still be written, until the file is synced or closed.
+        holes: Vec<(usize, usize)>,
         /// How often it was truncated to nothing.
         generation: u64,
     },
@@ -196,9 +198,17 @@ impl Model {
 
     pub fn write(&mut self, id: Id, offset: usize, data: &[u8]) -> Result<(), No> {
         match &mut self.nodes.get_mut(&id).unwrap().content {
-            Content::File { bytes, written, .. } => {
+            Content::File {
+                bytes,
+                written,
+                holes,
+                ..
+            } => {
                 if offset < *written {
                     return Err(No::Overwrite);
+                }
+                if offset > *written {
+                    holes.push((*written, offset));
                 }
                 bytes.resize(bytes.len().max(offset + data.len()), 0);
                 bytes[offset..offset + data.len()].copy_from_slice(data);
@@ -210,15 +220,37 @@ impl Model {
         }
     }
 
+    /// Writes into a hole. Says whether there is one.
+    pub fn fill(&mut self, id: Id, offset: usize, data: &[u8]) -> bool {
+        let Some(Content::File { bytes, holes, .. }) =
+            self.nodes.get_mut(&id).map(|node| &mut node.content)
+        else {
+            return false;
+        };
+        let end = offset + data.len();
+        let Some(at) = holes
+            .iter()
+            .position(|(from, to)| *from <= offset && end <= *to)
+        else {
+            return false;
+        };
+        let (from, to) = holes.swap_remove(at);
+        holes.extend([(from, offset), (end, to)]);
+        bytes[offset..end].copy_from_slice(data);
+        true
+    }
+
     pub fn truncate(&mut self, id: Id, size: usize) -> Result<(), No> {
         match &mut self.nodes.get_mut(&id).unwrap().content {
             Content::File {
                 bytes,
                 written,
                 head,
+                holes,
                 generation,
             } => {
                 if size == 0 {
+                    holes.clear();
                     bytes.clear();
                     (*written, *head) = (0, 0);
                     *generation += 1;
