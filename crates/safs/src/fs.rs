@@ -179,7 +179,9 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn each_key(&mut self, mut act: impl FnMut(&Key, &[u8])) -> Result {
         let mut from = Key(Vec::new());
         loop {
-            let cells = self.catalog.scan(&mut self.disk, &from, &Key(vec![0xff; 10]), 1024)?;
+            let cells = self
+                .catalog
+                .scan(&mut self.disk, &from, &Key(vec![0xff; 10]), 1024)?;
             let Some(last) = cells.last() else {
                 return Ok(());
             };

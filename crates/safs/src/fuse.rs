@@ -5,9 +5,10 @@
 //! come after the data were accepted. One lock guards the core; no call sleeps with it but for the device.
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType as Kind, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType as Kind, Filesystem, FopenFlags, Generation, INodeNo,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use safs::format::{FileType, Ino, Inode, BLOCK};
 use safs::{Error, FileSystem, Owner, RenameMode, Result, SetAttributes, XattrMode};
@@ -121,12 +122,18 @@ impl<D: ZonedDevice> Adapter<D> {
         Adapter { fs }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut FileSystem<D>) -> Result<T>) -> std::result::Result<T, Errno> {
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut FileSystem<D>) -> Result<T>,
+    ) -> std::result::Result<T, Errno> {
         let mut guard = locked(&self.fs);
         let fs = guard.as_mut().ok_or(Errno::EIO)?;
         fs.set_time(now_ns());
         act(fs).map_err(|error| {
-            if matches!(error, Error::Overwrite { .. } | Error::Corrupt { .. } | Error::Device { .. }) {
+            if matches!(
+                error,
+                Error::Overwrite { .. } | Error::Corrupt { .. } | Error::Device { .. }
+            ) {
                 eprintln!("safs: {error}");
             }
             errno(&error)
@@ -245,18 +252,38 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
         }
     }
 
-    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
         let owner = owner(request, mode, umask);
         self.enter(reply, |fs| {
             let file_type = u8::try_from(mode >> 12 & 0xf).unwrap_or(0);
-            let file_type = FileType::decode(file_type).map_err(|_| Error::Invalid("no such type of file"))?;
+            let file_type =
+                FileType::decode(file_type).map_err(|_| Error::Invalid("no such type of file"))?;
             fs.create(ino(parent), name.as_bytes(), file_type, owner, rdev)
         });
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         let owner = owner(request, mode, umask);
-        self.enter(reply, |fs| fs.create(ino(parent), name.as_bytes(), FileType::Directory, owner, 0));
+        self.enter(reply, |fs| {
+            fs.create(ino(parent), name.as_bytes(), FileType::Directory, owner, 0)
+        });
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -264,13 +291,24 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |fs| fs.remove_directory(ino(parent), name.as_bytes()));
+        self.done(reply, |fs| {
+            fs.remove_directory(ino(parent), name.as_bytes())
+        });
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         let owner = owner(request, 0o777, 0);
         let target = target.as_os_str().as_bytes();
-        self.enter(reply, |fs| fs.symlink(ino(parent), name.as_bytes(), target, owner));
+        self.enter(reply, |fs| {
+            fs.symlink(ino(parent), name.as_bytes(), target, owner)
+        });
     }
 
     fn rename(
@@ -293,7 +331,13 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             return reply.error(Errno::EINVAL);
         };
         self.done(reply, |fs| {
-            fs.rename(ino(parent), name.as_bytes(), ino(new_parent), new_name.as_bytes(), mode)
+            fs.rename(
+                ino(parent),
+                name.as_bytes(),
+                ino(new_parent),
+                new_name.as_bytes(),
+                mode,
+            )
         });
     }
 
@@ -315,7 +359,16 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
         }
     }
 
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, _: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
         let owner = owner(request, mode, umask);
         let result = self.with(|fs| {
             let made = fs.create(ino(parent), name.as_bytes(), FileType::Regular, owner, 0)?;
@@ -325,7 +378,13 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
         match result {
             Ok((made, inode)) => {
                 let attributes = attributes(made, &inode);
-                reply.created(&VALID, &attributes, Generation(0), FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(
+                    &VALID,
+                    &attributes,
+                    Generation(0),
+                    FileHandle(0),
+                    FopenFlags::FOPEN_DIRECT_IO,
+                );
             }
             Err(error) => reply.error(error),
         }
@@ -391,7 +450,14 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
         self.done(reply, |fs| fs.fsync(ino(number)));
     }
 
-    fn readdir(&self, _: &Request, number: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let parent = match self.with(|fs| fs.attributes(ino(number))) {
             Ok(inode) => INodeNo(inode.parent.0),
             Err(error) => return reply.error(error),
@@ -411,7 +477,12 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             for entry in entries {
                 after = entry.id;
                 let name = OsStr::from_bytes(&entry.name);
-                if reply.add(INodeNo(entry.ino.0), entry.id + DOTS, kind(entry.file_type), name) {
+                if reply.add(
+                    INodeNo(entry.ino.0),
+                    entry.id + DOTS,
+                    kind(entry.file_type),
+                    name,
+                ) {
                     return reply.ok();
                 }
             }
@@ -426,13 +497,31 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             Ok(space) => {
                 let files = space.inodes + space.inodes_free;
                 let block = BLOCK as u32;
-                reply.statfs(space.blocks, space.free, space.free, files, space.inodes_free, block, 255, block);
+                reply.statfs(
+                    space.blocks,
+                    space.free,
+                    space.free,
+                    files,
+                    space.inodes_free,
+                    block,
+                    255,
+                    block,
+                );
             }
             Err(error) => reply.error(error),
         }
     }
 
-    fn setxattr(&self, _: &Request, number: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
         if is_refused(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -441,14 +530,20 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             2 => XattrMode::Replace,
             _ => XattrMode::Any,
         };
-        self.done(reply, |fs| fs.set_xattr(ino(number), name.as_bytes(), value, mode));
+        self.done(reply, |fs| {
+            fs.set_xattr(ino(number), name.as_bytes(), value, mode)
+        });
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         if is_refused(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        reply_bytes(reply, self.with(|fs| fs.xattr(ino(number), name.as_bytes())), size);
+        reply_bytes(
+            reply,
+            self.with(|fs| fs.xattr(ino(number), name.as_bytes())),
+            size,
+        );
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {

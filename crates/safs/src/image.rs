@@ -11,7 +11,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use zoned::{DeviceError, Lba, Sense, Zone, ZoneError, ZoneId, ZoneState, ZoneType, ZonedDevice, SECTOR_BYTES};
+use zoned::{
+    DeviceError, Lba, Sense, Zone, ZoneError, ZoneId, ZoneState, ZoneType, ZonedDevice,
+    SECTOR_BYTES,
+};
 
 /// Smallest zone, in bytes.
 pub const ZONE_BYTES_MIN: u64 = 1 << 20;
@@ -29,10 +32,13 @@ impl ImageDevice {
     /// number they are a hundredth, at least two.
     pub fn create(path: &Path, zone_bytes: u64, random_zones: Option<u32>) -> Result<Self, String> {
         if zone_bytes % ZONE_BYTES_MIN != 0 || zone_bytes == 0 {
-            return Err(format!("a zone of {zone_bytes} bytes: zones are multiples of 1 MiB"));
+            return Err(format!(
+                "a zone of {zone_bytes} bytes: zones are multiples of 1 MiB"
+            ));
         }
         let (file, bytes) = open(path, true)?;
-        let zones = u32::try_from(bytes / zone_bytes).map_err(|_| "more than 2^32 zones".to_string())?;
+        let zones =
+            u32::try_from(bytes / zone_bytes).map_err(|_| "more than 2^32 zones".to_string())?;
         let random_zones = random_zones.unwrap_or(zones.div_ceil(100).max(2));
         Ok(ImageDevice::new(file, zones, zone_bytes, random_zones))
     }
@@ -52,9 +58,17 @@ impl ImageDevice {
                 Ok(found) => {
                     let zone_bytes = u64::from(found.zone_blocks) * BLOCK as u64;
                     if u64::from(found.zones) * zone_bytes > bytes {
-                        return Err(format!("{}: shorter than its superblock says", path.display()));
+                        return Err(format!(
+                            "{}: shorter than its superblock says",
+                            path.display()
+                        ));
                     }
-                    return Ok(ImageDevice::new(file, found.zones, zone_bytes, found.random_zones));
+                    return Ok(ImageDevice::new(
+                        file,
+                        found.zones,
+                        zone_bytes,
+                        found.random_zones,
+                    ));
                 }
                 Err(damage) => first = first.or(Some(damage)),
             }
@@ -81,11 +95,16 @@ impl ImageDevice {
     fn index(&self, at: Lba) -> Result<usize, ZoneError> {
         let sectors = self.zones.first().map_or(1, |zone| zone.size_sectors);
         let index = usize::try_from(at.0 / sectors).unwrap_or(usize::MAX);
-        (index < self.zones.len()).then_some(index).ok_or(ZoneError::OutOfRange)
+        (index < self.zones.len())
+            .then_some(index)
+            .ok_or(ZoneError::OutOfRange)
     }
 
     fn sequential(&mut self, zone: ZoneId) -> Result<&mut Zone, ZoneError> {
-        let zone = self.zones.get_mut(zone.0 as usize).ok_or(ZoneError::OutOfRange)?;
+        let zone = self
+            .zones
+            .get_mut(zone.0 as usize)
+            .ok_or(ZoneError::OutOfRange)?;
         match zone.state {
             ZoneState::NotWritePointer => Err(ZoneError::InvalidField),
             _ => Ok(zone),
@@ -96,7 +115,11 @@ impl ImageDevice {
 /// Opens and locks; also says how long it is.
 fn open(path: &Path, writable: bool) -> Result<(File, u64), String> {
     let failed = |why: io::Error| format!("{}: {why}", path.display());
-    let mut file = OpenOptions::new().read(true).write(writable).open(path).map_err(failed)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(writable)
+        .open(path)
+        .map_err(failed)?;
     let lock = match writable {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,
@@ -108,7 +131,13 @@ fn open(path: &Path, writable: bool) -> Result<(File, u64), String> {
 
 /// MEDIUM ERROR: unrecovered read error, write error.
 fn failed(asc: u8) -> impl FnOnce(io::Error) -> DeviceError {
-    move |_| DeviceError::Failed(Sense { key: 3, asc, ascq: 0 })
+    move |_| {
+        DeviceError::Failed(Sense {
+            key: 3,
+            asc,
+            ascq: 0,
+        })
+    }
 }
 
 impl ZonedDevice for ImageDevice {
@@ -126,7 +155,9 @@ impl ZonedDevice for ImageDevice {
 
     fn read(&mut self, at: Lba, data: &mut [u8]) -> Result<(), DeviceError> {
         self.index(at)?;
-        self.file.read_exact_at(data, at.0 * SECTOR_BYTES).map_err(failed(0x11))
+        self.file
+            .read_exact_at(data, at.0 * SECTOR_BYTES)
+            .map_err(failed(0x11))
     }
 
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<(), DeviceError> {
@@ -138,7 +169,9 @@ impl ZonedDevice for ImageDevice {
         }
         let mut zone = self.zones[first];
         zone.write(at, sectors)?;
-        self.file.write_all_at(data, at.0 * SECTOR_BYTES).map_err(failed(0x0c))?;
+        self.file
+            .write_all_at(data, at.0 * SECTOR_BYTES)
+            .map_err(failed(0x0c))?;
         self.zones[first] = zone;
         Ok(())
     }
@@ -160,7 +193,10 @@ impl ZonedDevice for ImageDevice {
     fn reset_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
         let zone = self.sequential(zone)?;
         zone.reset()?;
-        let (start, bytes) = (zone.start.0 * SECTOR_BYTES, zone.size_sectors * SECTOR_BYTES);
+        let (start, bytes) = (
+            zone.start.0 * SECTOR_BYTES,
+            zone.size_sectors * SECTOR_BYTES,
+        );
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Only gives space back; where it is not known, as on most disks, old bytes stay, and their epoch tells them.
         let _ = fallocate(&self.file, punch, start, bytes);

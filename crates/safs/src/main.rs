@@ -176,7 +176,8 @@ impl How {
 type Outcome<T = ExitCode> = Result<T, String>;
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, unit) = text.split_at(text.len() - usize::from(text.ends_with(['K', 'M', 'G', 'T'])));
+    let (digits, unit) =
+        text.split_at(text.len() - usize::from(text.ends_with(['K', 'M', 'G', 'T'])));
     let shift = match unit {
         "K" => 10,
         "M" => 20,
@@ -184,8 +185,12 @@ fn bytes(text: &str) -> Result<u64, String> {
         "T" => 40,
         _ => 0,
     };
-    let number: u64 = digits.parse().map_err(|_| format!("{text}: expected a number, perhaps with K, M, G or T"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text}: too many bytes"))
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text}: expected a number, perhaps with K, M, G or T"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text}: too many bytes"))
 }
 
 fn uuid(text: &str) -> Result<Uuid, String> {
@@ -221,16 +226,34 @@ fn arguments() -> Vec<String> {
 
 fn act(command: Command) -> Outcome {
     match command {
-        Command::Mkfs { device, size, zone_size, random_zones, label, uuid } => {
+        Command::Mkfs {
+            device,
+            size,
+            zone_size,
+            random_zones,
+            label,
+            uuid,
+        } => {
             if let Some(size) = size {
-                let made = File::options().write(true).create(true).truncate(false).open(&device);
+                let made = File::options()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(&device);
                 let sized = made.and_then(|file| file.set_len(size));
                 sized.map_err(|why| format!("{}: {why}", device.display()))?;
             }
             let device = ImageDevice::create(&device, zone_size, random_zones)?;
             mkfs(device, &label, uuid)
         }
-        Command::Mount { device, directory, mut read_only, mut allow_other, how, option } => {
+        Command::Mount {
+            device,
+            directory,
+            mut read_only,
+            mut allow_other,
+            how,
+            option,
+        } => {
             let mut options = how.options();
             for name in &option {
                 match name.as_str() {
@@ -249,15 +272,22 @@ fn act(command: Command) -> Outcome {
         Command::Dump { device, what } => dump(&device, &what),
         Command::Stat { device, json } => stat(&device, json),
         Command::Compact { device, all } => compact(&device, all),
-        Command::Simulate { drive, application, zones, random_zones, seed, how } => {
+        Command::Simulate {
+            drive,
+            application,
+            zones,
+            random_zones,
+            seed,
+            how,
+        } => {
             if !(1..=2).contains(&application) {
-                return Err(format!("application {application}: the slides have 1 and 2"));
+                return Err(format!(
+                    "application {application}: the slides have 1 and 2"
+                ));
             }
-            let name = drive.display().to_string();
-            let text = std::fs::read_to_string(&drive).map_err(|why| format!("{name}: {why}"))?;
-            let read = drive_tool::profile::read(&name, &text).map_err(|why| why.to_string())?;
+            let profile = drive_tool::profile::load(&drive).map_err(|why| why.to_string())?;
             let run = simulate::Run {
-                profile: read.profile,
+                profile,
                 seed,
                 zones,
                 random: random_zones,
@@ -286,14 +316,20 @@ fn print(value: &Value) -> Outcome {
 fn mkfs(device: impl ZonedDevice, label: &str, uuid: Option<Uuid>) -> Outcome {
     let mut bytes = [0; 64];
     let place = bytes.get_mut(..label.len());
-    place.ok_or("the label is longer than 64 bytes")?.copy_from_slice(label.as_bytes());
+    place
+        .ok_or("the label is longer than 64 bytes")?
+        .copy_from_slice(label.as_bytes());
     let options = MakeOptions {
         uuid: uuid.map_or_else(random_uuid, Ok)?,
         label: bytes,
         now_ns: now_ns(),
     };
-    let bar = bar(u64::from(device.zones()), "resetting zones {bar:40} {pos}/{len}");
-    make(device, options, |zone| bar.set_position(u64::from(zone))).map_err(|error| error.to_string())?;
+    let bar = bar(
+        u64::from(device.zones()),
+        "resetting zones {bar:40} {pos}/{len}",
+    );
+    make(device, options, |zone| bar.set_position(u64::from(zone)))
+        .map_err(|error| error.to_string())?;
     bar.finish_and_clear();
     Ok(ExitCode::SUCCESS)
 }
@@ -307,7 +343,8 @@ fn random_uuid() -> Outcome<Uuid> {
 
 fn opened(device: &Path, options: Options) -> Outcome<FileSystem<ImageDevice>> {
     let image = ImageDevice::open(device, !options.read_only)?;
-    FileSystem::mount(image, options, now_ns()).map_err(|error| format!("{}: {error}", device.display()))
+    FileSystem::mount(image, options, now_ns())
+        .map_err(|error| format!("{}: {error}", device.display()))
 }
 
 /// Without changing anything: what a crash left in the log is applied in memory only.
@@ -333,7 +370,11 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
         fuser::MountOption::Subtype("safs".into()),
         fuser::MountOption::DefaultPermissions,
         fuser::MountOption::NoAtime,
-        if read_only { fuser::MountOption::RO } else { fuser::MountOption::RW },
+        if read_only {
+            fuser::MountOption::RO
+        } else {
+            fuser::MountOption::RW
+        },
     ];
     if allow_other {
         config.acl = fuser::SessionACL::All;
@@ -373,7 +414,10 @@ fn fsck(device: &Path, data: bool, json: bool) -> Outcome {
             "copies_lost": fs.counters().copies_lost,
         }))?;
     } else {
-        report.problems.iter().for_each(|problem| println!("{problem}"));
+        report
+            .problems
+            .iter()
+            .for_each(|problem| println!("{problem}"));
         println!(
             "{}: {} inodes, {} extents, {} nodes: {} problems",
             device.display(),
@@ -399,7 +443,10 @@ fn dump(device: &Path, what: &What) -> Outcome {
                 return print(&show::superblock(&superblock));
             }
             let roots = recovery::roots(&mut disk, &superblock).map_err(failed)?;
-            let roots: Vec<Value> = roots.iter().map(|(root, copies)| show::root(root, *copies)).collect();
+            let roots: Vec<Value> = roots
+                .iter()
+                .map(|(root, copies)| show::root(root, *copies))
+                .collect();
             print(&Value::Array(roots))
         }
         What::Zones => {
@@ -409,13 +456,19 @@ fn dump(device: &Path, what: &What) -> Outcome {
         }
         What::Catalog => {
             let mut fs = looked_at(device)?;
-            fs.each_key(|key, value| println!("{key:?} {}", show::value(key, value))).map_err(failed)?;
+            fs.each_key(|key, value| println!("{key:?} {}", show::value(key, value)))
+                .map_err(failed)?;
             Ok(ExitCode::SUCCESS)
         }
         What::Segment { place } => {
-            let numbers = place.split_once(':').and_then(|(zone, block)| Some((zone.parse().ok()?, block.parse().ok()?)));
-            let (zone, block) = numbers.ok_or_else(|| format!("{place}: expected a zone and a block, as 17:0"))?;
-            let header = looked_at(device)?.segment(ZoneId(zone), block).map_err(failed)?;
+            let numbers = place
+                .split_once(':')
+                .and_then(|(zone, block)| Some((zone.parse().ok()?, block.parse().ok()?)));
+            let (zone, block) =
+                numbers.ok_or_else(|| format!("{place}: expected a zone and a block, as 17:0"))?;
+            let header = looked_at(device)?
+                .segment(ZoneId(zone), block)
+                .map_err(failed)?;
             print(&show::header(&header))
         }
     }
@@ -429,7 +482,9 @@ fn stat(device: &Path, json: bool) -> Outcome {
         return print(&statistics);
     }
     print(&statistics)?;
-    println!("R random  . free  l log  f file  s shared  ! given up; capital: at least half of it lives");
+    println!(
+        "R random  . free  l log  f file  s shared  ! given up; capital: at least half of it lives"
+    );
     println!("{}", show::map(&fs).trim_start_matches('\n'));
     Ok(ExitCode::SUCCESS)
 }
@@ -443,6 +498,9 @@ fn compact(device: &Path, all: bool) -> Outcome {
     let space = result.map_err(failed)?;
     let moved = fs.counters().moved_bytes;
     fs.unmount().map_err(failed)?;
-    println!("{} bytes moved, {} of {} blocks free", moved, space.free, space.blocks);
+    println!(
+        "{} bytes moved, {} of {} blocks free",
+        moved, space.free, space.blocks
+    );
     Ok(ExitCode::SUCCESS)
 }

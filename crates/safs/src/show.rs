@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Structures of the disk as JSON and as text.
 
-use safs::format::{Change, Dirent, Extent, Header, Inode, Key, Root, Superblock, ZoneEntry, ZoneKind, ZoneStage, BLOCK};
+use safs::format::{
+    Change, Dirent, Extent, Header, Inode, Key, Root, Superblock, ZoneEntry, ZoneKind, ZoneStage,
+    BLOCK,
+};
 use safs::{FileSystem, Geometry};
 use serde_json::{json, Map, Value};
 use zoned::{ZoneId, ZonedDevice};
@@ -79,13 +82,18 @@ fn change(of: &Change) -> Value {
         Change::Delete(key) => json!({"delete": format!("{key:?}")}),
         Change::Zone(zone, entry) => json!({"zone": zone.0, "entry": zone_entry(entry)}),
         Change::Live(zone, delta) => json!({"live": zone.0, "delta": delta}),
-        Change::Data(data) => json!({"data": data.ino.0, "logical": data.logical, "bytes": data.bytes}),
+        Change::Data(data) => {
+            json!({"data": data.ino.0, "logical": data.logical, "bytes": data.bytes})
+        }
     }
 }
 
 pub fn header(of: &Header) -> Value {
     let batches = of.records.batches().unwrap_or_default();
-    let batches: Vec<Vec<Value>> = batches.iter().map(|batch| batch.iter().map(change).collect()).collect();
+    let batches: Vec<Vec<Value>> = batches
+        .iter()
+        .map(|batch| batch.iter().map(change).collect())
+        .collect();
     json!({
         "log": of.is_log, "seq": of.seq, "log_seq": of.log_seq, "epoch": of.epoch,
         "zone": of.zone.0, "block": of.block, "header_blocks": of.blocks(), "payload_blocks": of.payload_blocks,
@@ -117,7 +125,11 @@ pub fn statistics<D: ZonedDevice>(fs: &FileSystem<D>, geometry: Geometry) -> Val
         }
     }
     let space = fs.space();
-    let ratio = if written > 0 { live as f64 / written as f64 } else { 0.0 };
+    let ratio = if written > 0 {
+        live as f64 / written as f64
+    } else {
+        0.0
+    };
     json!({
         "zone_bytes": u64::from(geometry.zone_blocks) * BLOCK as u64,
         "zones": zones,
@@ -148,7 +160,11 @@ pub fn map<D: ZonedDevice>(fs: &FileSystem<D>) -> String {
             (_, ZoneKind::None) => '?',
         };
         let is_full = u64::from(entry.live_bytes) * 2 >= zone_bytes;
-        text.push(if is_full { letter.to_ascii_uppercase() } else { letter });
+        text.push(if is_full {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        });
     }
     text
 }

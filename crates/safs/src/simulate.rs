@@ -8,8 +8,7 @@ use smr_drive::contents::Contents;
 use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
 use smr_drive::state::State;
-use smr_drive::zoned_disk::ZonedDisk;
-use smr_drive::Drive;
+use smr_drive::{Drive, ZonedDisk};
 use zoned::{DeviceError, Lba, Zone, ZoneId, ZoneType, ZonedDevice, SECTOR_BYTES};
 
 /// Files of both applications.
@@ -34,12 +33,19 @@ impl Part {
         };
         let disk = ZonedDisk::new(Drive::new(opened, seed));
         let is_conventional = |zone: &u32| {
-            disk.zone(ZoneId(*zone)).is_some_and(|zone| zone.zone_type == ZoneType::Conventional)
+            disk.zone(ZoneId(*zone))
+                .is_some_and(|zone| zone.zone_type == ZoneType::Conventional)
         };
         let conventional = (0..disk.zones()).take_while(is_conventional).count() as u32;
         let first = conventional.checked_sub(random);
-        let first = first.filter(|first| u64::from(*first) + u64::from(zones) <= u64::from(disk.zones()));
-        let first = first.ok_or_else(|| format!("the drive has {conventional} conventional zones of {}", disk.zones()))?;
+        let first =
+            first.filter(|first| u64::from(*first) + u64::from(zones) <= u64::from(disk.zones()));
+        let first = first.ok_or_else(|| {
+            format!(
+                "the drive has {conventional} conventional zones of {}",
+                disk.zones()
+            )
+        })?;
         let zone_sectors = disk.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors);
         Ok(Part {
             disk,
@@ -158,7 +164,11 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     };
     meter.end(&fs, "mount", 0);
     let capacity = u64::from(run.zones) * zone_bytes(&fs);
-    let share = if run.application == 1 { capacity / 2 } else { capacity / 4 * 3 };
+    let share = if run.application == 1 {
+        capacity / 2
+    } else {
+        capacity / 4 * 3
+    };
     let each = share / FILES as u64 / BLOCK as u64 * BLOCK as u64;
     let mut files = Vec::new();
     for number in 0..FILES {
@@ -209,12 +219,14 @@ fn raw_rate(mut part: Part, run: &Run) -> Result<f64, String> {
         let report = part.zone(zone).ok_or("a zone is missing")?;
         let mut at = report.start;
         while at.0 < report.start.0 + report.capacity_sectors {
-            part.write(at, &data).map_err(|error| format!("raw write: {error:?}"))?;
+            part.write(at, &data)
+                .map_err(|error| format!("raw write: {error:?}"))?;
             at.0 += RAW_WRITE_BYTES as u64 / SECTOR_BYTES;
             bytes += RAW_WRITE_BYTES as u64;
         }
     }
-    part.flush().map_err(|error| format!("raw flush: {error:?}"))?;
+    part.flush()
+        .map_err(|error| format!("raw flush: {error:?}"))?;
     Ok(rate(bytes, part.disk.now_ns() - begin_ns))
 }
 
@@ -229,11 +241,18 @@ fn create(fs: &mut FileSystem<Part>, number: usize) -> Result<Ino, String> {
 
 fn remove(fs: &mut FileSystem<Part>, number: usize, ino: Ino) -> Result<(), String> {
     let removed = fs.unlink(Ino(1), format!("file{number}").as_bytes());
-    removed.and_then(|()| fs.release(ino)).map_err(|error| error.to_string())
+    removed
+        .and_then(|()| fs.release(ino))
+        .map_err(|error| error.to_string())
 }
 
 /// One block to each file in turn. What one contains says where it belongs.
-fn append(fs: &mut FileSystem<Part>, files: &[Ino], each: u64, progress: &mut impl FnMut(u64)) -> safs::Result {
+fn append(
+    fs: &mut FileSystem<Part>,
+    files: &[Ino],
+    each: u64,
+    progress: &mut impl FnMut(u64),
+) -> safs::Result {
     let mut block = [0x11; BLOCK];
     for at in (0..each).step_by(BLOCK) {
         for ino in files {
@@ -253,7 +272,9 @@ fn read(fs: &mut FileSystem<Part>, files: &[Ino], each: u64) -> safs::Result {
             let block = fs.read(*ino, at, BLOCK)?;
             let is_right = block[..8] == at.to_le_bytes() && block[8..16] == ino.0.to_le_bytes();
             if !is_right {
-                return Err(safs::Error::Invalid("what was read is not what was written"));
+                return Err(safs::Error::Invalid(
+                    "what was read is not what was written",
+                ));
             }
         }
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use zoned::{RamDevice, ZonedDevice};
 
-const STEPS: usize = 60;
+const STEPS: usize = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -47,15 +47,17 @@ fn story(seed: u64, blank: &RamDevice, placement: Placement) -> Story {
     let mut models = vec![(actions.borrow().len(), pair.model.clone())];
     let mut promises = vec![(0, Promise::All)];
     for number in 1..=STEPS {
-        let step = Step::choose(&mut random, &pair.model);
+        let mut step = Step::choose(&mut random, &pair.model);
+        if random.below(4) == 0 {
+            let ids: Vec<Id> = pair.model.nodes.keys().copied().collect();
+            step = Step::Fsync(*random.pick(&ids));
+        }
         // The head of a file is given up in steps of its own, which the model does not know.
         if matches!(step, Step::Head(..)) {
             models.push((actions.borrow().len(), pair.model.clone()));
             continue;
         }
-        let is_accepted = pair.model.clone();
         pair.step(&step);
-        let _ = is_accepted;
         models.push((actions.borrow().len(), pair.model.clone()));
         match step {
             Step::Fsync(id) => promises.push((number, Promise::One(id))),
@@ -104,8 +106,12 @@ impl Story {
         let kept: Vec<(usize, Promise)> = kept.copied().collect();
         let last = kept.last().map_or(0, |(step, _)| *step);
         // The step that was interrupted may have been done.
-        let reached = self.models.iter().position(|(actions, _)| *actions >= cut);
-        let reached = reached.unwrap_or(self.models.len() - 1);
+        let begun = self
+            .models
+            .iter()
+            .filter(|(actions, _)| *actions <= cut)
+            .count();
+        let reached = begun.min(self.models.len() - 1);
         let found = names(fs);
         let candidates = (last..=reached).filter(|step| self.names(&self.models[*step].1) == found);
         let candidates: Vec<usize> = candidates.collect();
