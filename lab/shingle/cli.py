@@ -19,10 +19,10 @@ from rich.console import Console
 
 from shingle import (
     build,
-    crash,
-    crash_workload,
     claims,
     claims_page,
+    crash,
+    crash_workload,
     drive,
     drives_cli,
     experiment,

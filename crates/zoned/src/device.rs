@@ -73,9 +73,18 @@ pub trait ZonedDevice {
     fn reset_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError>;
     /// Makes everything written so far survive a power cut.
     fn flush(&mut self) -> Result<(), DeviceError>;
+    /// Whether the device itself knows its write pointers after a power cut. An image file does not.
+    fn keeps_write_pointers(&self) -> bool {
+        true
+    }
+    /// Tells a device that does not know them where a zone's write pointer is.
+    fn set_write_pointer(&mut self, _zone: ZoneId, _at: Lba) -> Result<(), DeviceError> {
+        Ok(())
+    }
 }
 
 /// A strict zoned device in memory, for tests: it keeps every rule and takes no time.
+#[derive(Clone)]
 pub struct RamDevice {
     zones: Vec<Zone>,
     data: Vec<u8>,

@@ -1,0 +1,630 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appending, truncating, making durable.
+//!
+//! INV-S9: `head` ≤ `written` ≤ `size`; bytes below `written` never change. INV-S10: extents of a file start at whole
+//! blocks and cover what lies between `head` and `written` without gap or overlap; only the last may be a fragment.
+
+use crate::error::{At, Error, Result};
+use crate::format::*;
+use crate::fs::FileSystem;
+use crate::log::{blocks_at, Draft, Part};
+use crate::options::Placement;
+use crate::staging::Staging;
+use zoned::{ZoneId, ZonedDevice};
+
+/// A gap that is shorter is filled with zeros; a longer one becomes a hole.
+const SHORT_GAP_BYTES: u64 = 64 << 10;
+/// Bytes of the largest hole in one extent.
+const HOLE_BYTES: u64 = 1 << 31;
+/// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
+const REMOVE_MAX: usize = 256;
+/// Others' data that a segment takes along when one file is made durable.
+const RIDERS_MAX_BYTES: usize = 1 << 20;
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// Appends `data` at `offset`: at the file's end, or behind it, which leaves a gap.
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let bytes = data.len() as u64;
+        let end = offset
+            .checked_add(bytes)
+            .filter(|end| *end <= i64::MAX as u64);
+        let end = end.ok_or(Error::TooBig)?;
+        self.load(ino)?;
+        let written = self.staging(ino).end();
+        if offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
+            return Err(Error::Overwrite {
+                ino,
+                offset,
+                written,
+            });
+        }
+        self.reserve(bytes)?;
+        let now_ns = self.now_ns;
+        if offset > written && end - written > self.options.gap_bytes {
+            self.close_gap(ino, Some(offset))?;
+        }
+        let staging = self.staging(ino);
+        staging.mtime_ns = now_ns;
+        staging.since_sync += bytes;
+        if offset == staging.end() {
+            staging.bytes.extend_from_slice(data);
+            staging.join();
+        } else {
+            staging.gap.insert(offset, data.to_vec());
+        }
+        self.held_bytes += bytes;
+        self.counters.accepted_bytes += bytes;
+        self.dirty_since_ns.get_or_insert(now_ns);
+        // The data are accepted: that a segment finds no zone now is no answer to this call.
+        let drained = self.drain(ino);
+        unless_full(drained)?;
+        self.maintain()
+    }
+
+    /// The file's bytes that are in memory; `load` came before.
+    fn staging(&mut self, ino: Ino) -> &mut Staging {
+        let open = self.files.entry(ino).or_default();
+        open.staging.get_or_insert_with(Staging::default)
+    }
+
+    /// Prepares a file for being appended to.
+    fn load(&mut self, ino: Ino) -> Result {
+        if self
+            .files
+            .get(&ino)
+            .is_some_and(|open| open.staging.is_some())
+        {
+            return Ok(());
+        }
+        let inode = self.regular(ino)?;
+        let base = inode.written / BLOCK as u64 * BLOCK as u64;
+        let mut staging = Staging {
+            base,
+            mtime_ns: inode.mtime_ns,
+            ..Staging::default()
+        };
+        if inode.written > base {
+            let key = Key::extent(ino, base / BLOCK as u64);
+            let place = || format!("inode {}", ino.0);
+            let value = self
+                .get(&key)?
+                .ok_or(Damage("its last extent is missing"))
+                .at(place)?;
+            let tail = Extent::decode(&value).at(place)?;
+            if !tail.is_fragment || base + u64::from(tail.bytes) != inode.written {
+                return Err(Error::corrupt(place(), "its last extent is not its end"));
+            }
+            staging.bytes = self.read_fragment(&tail)?;
+            staging.logged = staging.bytes.len();
+            staging.tail = Some(tail);
+        }
+        self.files.entry(ino).or_default().staging = Some(staging);
+        Ok(())
+    }
+
+    /// Writes what fills a segment or a stream's turn.
+    fn drain(&mut self, ino: Ino) -> Result {
+        if self.is_stream(ino)? {
+            let ready = self.staging(ino).unlogged() as u64;
+            if ready >= self.options.turn_bytes {
+                self.write_stream(ino)?;
+            }
+            return Ok(());
+        }
+        // Both headers of a full segment take less than a fortieth of it, but never less than four blocks.
+        let segment = u64::from(self.options.segment_blocks);
+        let payload = segment - (segment / 40).max(4);
+        if self.held_bytes >= payload * BLOCK as u64 {
+            self.push_ready()?;
+        }
+        Ok(())
+    }
+
+    /// Writes all whole blocks to the log, those of streams apart.
+    pub(crate) fn push_ready(&mut self) -> Result {
+        let segment = u64::from(self.options.segment_blocks) * BLOCK as u64;
+        let waiting = self
+            .files
+            .iter()
+            .filter_map(|(ino, open)| Some((*ino, open.staging.as_ref()?)));
+        let ready = waiting.filter(|(_, staging)| staging.ready_blocks() > 0);
+        let (streams, others): (Vec<_>, Vec<_>) =
+            ready.partition(|(_, staging)| staging.stream.is_some());
+        let bytes: usize = others.iter().map(|(_, staging)| staging.unlogged()).sum();
+        let part = |ino| Part {
+            ino,
+            with_tail: false,
+        };
+        let parts: Vec<Part> = others.iter().map(|(ino, _)| part(*ino)).collect();
+        let streams: Vec<Ino> = streams.iter().map(|(ino, _)| *ino).collect();
+        if bytes as u64 >= segment / 2 {
+            self.push(&parts)?;
+        }
+        if self.held_bytes > self.options.buffer_bytes {
+            for ino in streams {
+                self.write_stream(ino)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is written past the log. It becomes so after many bytes without an fsync.
+    fn is_stream(&mut self, ino: Ino) -> Result<bool> {
+        let (is_stream, since_sync) = {
+            let staging = self.staging(ino);
+            (staging.stream.is_some(), staging.since_sync)
+        };
+        if is_stream || self.options.placement == Placement::Log {
+            return Ok(is_stream);
+        }
+        if since_sync < self.options.stream_after_bytes || self.streams() >= self.streams_max() {
+            return Ok(false);
+        }
+        let zone = self.stream_zone(ino)?;
+        self.staging(ino).stream = zone;
+        Ok(zone.is_some())
+    }
+
+    fn streams(&self) -> usize {
+        let staged = self.files.values().filter_map(|open| open.staging.as_ref());
+        staged.filter(|staging| staging.stream.is_some()).count()
+    }
+
+    /// INV-S11: open zones stay within the device's limit: the log's two, compaction's three, a spare, and the streams.
+    fn streams_max(&self) -> usize {
+        let open_max = self.disk.geometry().open_max.unwrap_or(32).min(32) as usize;
+        self.options.streams_max.min(open_max.saturating_sub(6))
+    }
+
+    /// A zone for a stream: one that another has left, or a free one.
+    fn stream_zone(&mut self, ino: Ino) -> Result<Option<ZoneId>> {
+        if let Some(zone) = self.left_zones.pop() {
+            let entry = ZoneEntry {
+                owner: Ino(0),
+                kind: ZoneKind::Shared,
+                ..*self.zones.get(zone)?
+            };
+            self.change(vec![Change::Zone(zone, entry)])?;
+            return Ok(Some(zone));
+        }
+        if u64::from(self.zones.free()) <= self.low_for_streams() {
+            return Ok(None);
+        }
+        let zone = self.open_zone(ZoneKind::File, ino)?;
+        if let Some(zone) = zone {
+            let entry = *self.zones.get(zone)?;
+            self.change(vec![Change::Zone(zone, entry)])?;
+        }
+        Ok(zone)
+    }
+
+    fn low_for_streams(&self) -> u64 {
+        let sequential = self.zones.count() - self.superblock.random_zones;
+        6 + u64::from(sequential / 50)
+    }
+
+    /// A stream has no use for its zone any more.
+    pub(crate) fn leave_zone(&mut self, zone: ZoneId) -> Result {
+        let entry = *self.zones.get(zone)?;
+        let room = self.disk.geometry().capacity_blocks - entry.write_blocks;
+        if room > 8 && self.left_zones.len() < self.options.streams_max {
+            self.left_zones.push(zone);
+            return Ok(());
+        }
+        self.seal_logged(zone)
+    }
+
+    /// Seals a zone outside the log, and says so in the log.
+    pub(crate) fn seal_logged(&mut self, zone: ZoneId) -> Result {
+        self.seal(zone)?;
+        let entry = *self.zones.get(zone)?;
+        self.change(vec![Change::Zone(zone, entry)])
+    }
+
+    /// Writes a stream's whole blocks to its zone. The batch that names them waits for the next log segment.
+    fn write_stream(&mut self, ino: Ino) -> Result {
+        let result = self.write_stream_blocks(ino);
+        self.sticky(result)
+    }
+
+    fn write_stream_blocks(&mut self, ino: Ino) -> Result {
+        let capacity = self.disk.geometry().capacity_blocks;
+        while self.staging(ino).ready_blocks() > 0 {
+            let Some(zone) = self.staging(ino).stream else {
+                return self.push(&[Part {
+                    ino,
+                    with_tail: false,
+                }]);
+            };
+            let block = self.zones.get(zone)?.write_blocks;
+            let room = (capacity - block).min(self.options.segment_blocks);
+            let records_bytes = Change::Data(DataRecord {
+                ino,
+                logical: 0,
+                bytes: 0,
+            })
+            .bytes();
+            let fits = blocks_that_fit(room, records_bytes);
+            if fits == 0 {
+                self.seal_logged(zone)?;
+                let next = self.stream_zone(ino)?;
+                self.staging(ino).stream = next;
+                continue;
+            }
+            let staging = self.staging(ino);
+            let blocks = staging.ready_blocks().min(fits);
+            let (logical, old, mtime_ns) =
+                (staging.base / BLOCK as u64, staging.tail, staging.mtime_ns);
+            let bytes = blocks * BLOCK as u32;
+            let mut draft = Draft::new(records_bytes, blocks as usize, 0);
+            draft.records.push(&[Change::Data(DataRecord {
+                ino,
+                logical,
+                bytes,
+            })]);
+            let at = block + draft.payload(&staging.bytes[..bytes as usize]);
+            let mut inode = self.inode(ino)?;
+            self.write_segment(zone, block, draft, false)?;
+            inode.written = logical * BLOCK as u64 + u64::from(bytes);
+            inode.size = inode.size.max(inode.written);
+            (inode.mtime_ns, inode.ctime_ns) = (mtime_ns, mtime_ns);
+            inode.stored += u64::from(bytes);
+            let extent = blocks_at(zone, at, blocks, block);
+            let mut batch = vec![
+                Change::Put(Key::extent(ino, logical), extent.encode()),
+                Change::Live(zone, i64::from(bytes)),
+            ];
+            if let Some(old) = old {
+                batch.push(Change::Live(old.zone, -i64::from(old.bytes)));
+                inode.stored -= u64::from(old.bytes);
+            }
+            batch.push(Change::Put(Key::inode(ino), inode.encode()));
+            self.change(batch)?;
+            self.written(ino, blocks, None);
+        }
+        Ok(())
+    }
+
+    /// What waits behind a gap comes next; or, if `before` says so, what will be written there. The gap becomes a hole.
+    fn close_gap(&mut self, ino: Ino, before: Option<u64>) -> Result {
+        loop {
+            let staging = self.staging(ino);
+            let end = staging.end();
+            let first = staging.gap.keys().next().copied();
+            let Some(target) = first
+                .into_iter()
+                .chain(before)
+                .min()
+                .filter(|target| *target > end)
+            else {
+                return Ok(());
+            };
+            let block = BLOCK as u64;
+            let (from, to) = (end.next_multiple_of(block), target / block * block);
+            if target - end <= SHORT_GAP_BYTES || from >= to {
+                let zeros = (target - end) as usize;
+                staging.bytes.resize(staging.bytes.len() + zeros, 0);
+                staging.join();
+                self.held_bytes += zeros as u64;
+                continue;
+            }
+            let zeros = (from - end) as usize;
+            staging.bytes.resize(staging.bytes.len() + zeros, 0);
+            self.held_bytes += zeros as u64;
+            self.push(&[Part {
+                ino,
+                with_tail: false,
+            }])?;
+            self.put_hole(ino, from, to)?;
+            let staging = self.staging(ino);
+            staging.base = to;
+        }
+    }
+
+    /// Logs that nothing was written between two whole blocks, the first of which is the file's end.
+    fn put_hole(&mut self, ino: Ino, from: u64, to: u64) -> Result {
+        let mut at = from;
+        while at < to {
+            let bytes = (to - at).min(HOLE_BYTES);
+            let hole = Extent::hole(u32::try_from(bytes).unwrap_or(u32::MAX));
+            let mut inode = self.inode(ino)?;
+            inode.written = at + bytes;
+            inode.size = inode.size.max(inode.written);
+            self.change(vec![
+                Change::Put(Key::extent(ino, at / BLOCK as u64), hole.encode()),
+                Change::Put(Key::inode(ino), inode.encode()),
+            ])?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    /// Changes a file's size: to nothing, or to what is at least written.
+    pub fn truncate(&mut self, ino: Ino, size: u64) -> Result {
+        if size > i64::MAX as u64 {
+            return Err(Error::TooBig);
+        }
+        let inode = self.regular(ino)?;
+        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let written = staged.map_or(inode.written, Staging::visible);
+        let is_staged = staged.is_some();
+        if size != 0 && size < written {
+            return Err(Error::Overwrite {
+                ino,
+                offset: size,
+                written,
+            });
+        }
+        self.reserve_change(size == 0)?;
+        if size == 0 {
+            self.discard_staging(ino)?;
+            while self.remove_last_extents(ino)? {}
+        } else if is_staged {
+            self.close_gap(ino, None)?;
+            self.push(&[Part {
+                ino,
+                with_tail: true,
+            }])?;
+        }
+        let mut inode = self.inode(ino)?;
+        inode.size = size;
+        (inode.mtime_ns, inode.ctime_ns) = (self.now_ns, self.now_ns);
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
+        self.maintain()
+    }
+
+    /// Forgets what of a file is only in memory.
+    pub(crate) fn discard_staging(&mut self, ino: Ino) -> Result {
+        let Some(open) = self.files.get_mut(&ino) else {
+            return Ok(());
+        };
+        open.ahead = (0, Vec::new());
+        let Some(staging) = open.staging.take() else {
+            return Ok(());
+        };
+        self.held_bytes -= staging.held();
+        if open.handles == 0 {
+            self.files.remove(&ino);
+        }
+        staging.stream.map_or(Ok(()), |zone| self.leave_zone(zone))
+    }
+
+    /// Removes a file's last extents, and cuts the file there: after every such batch it is a whole, shorter file. Says
+    /// whether there were any.
+    pub(crate) fn remove_last_extents(&mut self, ino: Ino) -> Result<bool> {
+        let mut batch = Vec::new();
+        let mut inode = self.inode(ino)?;
+        // What was removed before is not looked at again.
+        let mut high = Key::extent(ino, inode.written / BLOCK as u64);
+        let low = Key::extent(ino, 0);
+        for _ in 0..REMOVE_MAX {
+            let Some(cell) = self.catalog.floor(&mut self.disk, &low, &high)? else {
+                break;
+            };
+            let (logical, extent) = crate::fs::extent_of(&cell)?;
+            inode.written = logical * BLOCK as u64;
+            inode.stored = inode.stored.saturating_sub(extent.stored());
+            remove_extent(&mut batch, cell.key, &extent);
+            match logical.checked_sub(1) {
+                Some(before) => high = Key::extent(ino, before),
+                None => break,
+            }
+        }
+        if batch.is_empty() {
+            inode.written = 0;
+        }
+        inode.head = inode.head.min(inode.written);
+        inode.size = inode.written;
+        let found = !batch.is_empty();
+        batch.push(Change::Put(Key::inode(ino), inode.encode()));
+        self.change(batch)?;
+        Ok(found)
+    }
+
+    /// Gives a file's beginning up: all extents that lie before `head`. What was there reads as zeros.
+    pub fn truncate_head(&mut self, ino: Ino, head: u64) -> Result {
+        self.reserve_change(true)?;
+        let mut inode = self.regular(ino)?;
+        if head > inode.written {
+            return Err(Error::Invalid("the head cannot lie behind what is written"));
+        }
+        loop {
+            let mut batch = Vec::new();
+            for (logical, extent) in self.extents(ino, 0, REMOVE_MAX)? {
+                let end = logical * BLOCK as u64 + u64::from(extent.bytes);
+                // The last extent stays: it is where the file goes on.
+                if end > head || end == inode.written {
+                    break;
+                }
+                inode.head = end;
+                inode.stored = inode.stored.saturating_sub(extent.stored());
+                remove_extent(&mut batch, Key::extent(ino, logical), &extent);
+            }
+            if batch.is_empty() {
+                return self.maintain();
+            }
+            inode.ctime_ns = self.now_ns;
+            batch.push(Change::Put(Key::inode(ino), inode.encode()));
+            self.change(batch)?;
+        }
+    }
+
+    /// Makes everything that was written to a file durable, and every change of a name before it.
+    pub fn fsync(&mut self, ino: Ino) -> Result {
+        self.writable()?;
+        let mut parts = Vec::new();
+        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        if staged.is_some() {
+            self.close_gap(ino, None)?;
+            if self.staging(ino).stream.is_some() {
+                self.write_stream(ino)?;
+            }
+            self.staging(ino).since_sync = 0;
+            parts.push(Part {
+                ino,
+                with_tail: true,
+            });
+            parts.extend(self.riders(ino));
+        }
+        self.push(&parts)?;
+        self.flush()?;
+        self.maintain()
+    }
+
+    /// Other files of which a little waits.
+    fn riders(&self, ino: Ino) -> Vec<Part> {
+        let mut bytes = 0;
+        let mut riders = Vec::new();
+        for (other, open) in &self.files {
+            let Some(staging) = open
+                .staging
+                .as_ref()
+                .filter(|staging| staging.stream.is_none())
+            else {
+                continue;
+            };
+            if *other != ino && staging.ready_blocks() > 0 {
+                bytes += staging.unlogged();
+                riders.push(Part {
+                    ino: *other,
+                    with_tail: false,
+                });
+            }
+            if bytes > RIDERS_MAX_BYTES {
+                return Vec::new();
+            }
+        }
+        riders
+    }
+
+    /// Makes everything durable.
+    pub fn sync(&mut self) -> Result {
+        self.writable()?;
+        let staged =
+            |(ino, open): (&Ino, &crate::staging::Open)| open.staging.as_ref().map(|_| *ino);
+        let inos: Vec<Ino> = self.files.iter().filter_map(staged).collect();
+        let mut parts = Vec::with_capacity(inos.len());
+        for ino in inos {
+            self.close_gap(ino, None)?;
+            if self.staging(ino).stream.is_some() {
+                self.write_stream(ino)?;
+            }
+            parts.push(Part {
+                ino,
+                with_tail: true,
+            });
+        }
+        self.push(&parts)?;
+        self.flush()?;
+        self.dirty_since_ns = None;
+        for part in parts {
+            self.forget_idle(part.ino)?;
+        }
+        self.maintain()
+    }
+
+    /// To be called now and then, with the time: what has waited too long is made durable.
+    pub fn tick(&mut self, now_ns: i64) -> Result {
+        self.set_time(now_ns);
+        let waited = self.dirty_since_ns.map(|since_ns| now_ns - since_ns);
+        if self.refusal.is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns) {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// A file is used; until it is released it stays, even without a name.
+    pub fn open(&mut self, ino: Ino) -> Result {
+        self.inode(ino)?;
+        self.files.entry(ino).or_default().handles += 1;
+        Ok(())
+    }
+
+    /// A file is used once less.
+    pub fn release(&mut self, ino: Ino) -> Result {
+        let Some(open) = self.files.get_mut(&ino) else {
+            return Ok(());
+        };
+        open.handles = open.handles.saturating_sub(1);
+        if open.handles > 0 {
+            return Ok(());
+        }
+        if self.refusal.is_some() {
+            return Ok(());
+        }
+        let nlink = self.inode(ino)?.nlink;
+        if nlink == 0 {
+            self.files.entry(ino).or_default();
+            self.delete_inode(ino)?;
+            return self.maintain();
+        }
+        let has_gap = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        if has_gap.is_some_and(|staging| !staging.gap.is_empty()) {
+            self.close_gap(ino, None)?;
+        }
+        let stream = self
+            .files
+            .get_mut(&ino)
+            .and_then(|open| open.staging.as_mut())
+            .and_then(|s| s.stream);
+        if stream.is_some() {
+            self.write_stream(ino)?;
+            if let Some(zone) = self.staging(ino).stream.take() {
+                self.leave_zone(zone)?;
+            }
+        }
+        self.forget_idle(ino)?;
+        self.maintain()
+    }
+
+    /// A file that nobody uses and of which nothing waits need not be remembered.
+    pub(crate) fn forget_idle(&mut self, ino: Ino) -> Result {
+        let is_idle = self.files.get(&ino).is_some_and(|open| {
+            let waits = open
+                .staging
+                .as_ref()
+                .is_some_and(|staging| staging.held() > 0);
+            open.handles == 0 && !waits
+        });
+        if !is_idle {
+            return Ok(());
+        }
+        self.discard_staging(ino)?;
+        self.files.remove(&ino);
+        Ok(())
+    }
+}
+
+/// A full disk is no failure of what tidies up.
+pub(crate) fn unless_full(result: Result) -> Result {
+    match result {
+        Err(Error::NoSpace) => Ok(()),
+        other => other,
+    }
+}
+
+/// Blocks of payload that fit with their headers into `room` blocks.
+pub(crate) fn blocks_that_fit(room: u32, records_bytes: usize) -> u32 {
+    let mut blocks = room;
+    loop {
+        let needed = 2 * Header::blocks_for(records_bytes, blocks as usize, 0) + blocks;
+        if needed <= room {
+            return blocks;
+        }
+        if blocks == 0 {
+            return 0;
+        }
+        blocks -= (needed - room).min(blocks);
+    }
+}
+
+/// An extent goes, and what lived in its zone with it.
+pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) {
+    batch.push(Change::Delete(key));
+    if !extent.is_hole {
+        batch.push(Change::Live(extent.zone, -i64::from(extent.bytes)));
+    }
+}

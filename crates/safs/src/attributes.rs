@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `stat` shows, and extended attributes.
+
+use crate::error::{Error, Result};
+use crate::format::*;
+use crate::fs::FileSystem;
+use zoned::ZonedDevice;
+
+/// The attribute that gives a file's beginning up when it is set: a number of bytes.
+pub const HEAD_ATTRIBUTE: &[u8] = b"user.safs.head";
+
+/// Changes of attributes; none where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// Permission bits.
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub atime_ns: Option<i64>,
+    /// Last change of contents.
+    pub mtime_ns: Option<i64>,
+}
+
+/// How an extended attribute is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Whether it was there or not.
+    Any,
+    /// Only if it was not.
+    Create,
+    /// Only if it was.
+    Replace,
+}
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// An inode as programs see it: with what is only in memory.
+    pub fn attributes(&mut self, ino: Ino) -> Result<Inode> {
+        self.verify_end(ino)?;
+        let mut inode = self.inode(ino)?;
+        if let Some(staging) = self.files.get(&ino).and_then(|open| open.staging.as_ref()) {
+            inode.size = inode.size.max(staging.visible());
+            inode.written = staging.end();
+            inode.stored += staging.held();
+            inode.mtime_ns = inode.mtime_ns.max(staging.mtime_ns);
+        }
+        Ok(inode)
+    }
+
+    /// Changes attributes; size is `truncate`'s.
+    pub fn set_attributes(&mut self, ino: Ino, set: SetAttributes) -> Result {
+        self.reserve_change(false)?;
+        let mut inode = self.inode(ino)?;
+        inode.permissions = set
+            .permissions
+            .map_or(inode.permissions, |bits| bits & 0o7777);
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        inode.atime_ns = set.atime_ns.unwrap_or(inode.atime_ns);
+        inode.mtime_ns = set.mtime_ns.unwrap_or(inode.mtime_ns);
+        inode.ctime_ns = self.now_ns;
+        if let (Some(mtime_ns), Some(open)) = (set.mtime_ns, self.files.get_mut(&ino)) {
+            open.staging
+                .iter_mut()
+                .for_each(|staging| staging.mtime_ns = mtime_ns);
+        }
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
+        self.maintain()
+    }
+
+    /// An extended attribute.
+    pub fn xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if name == HEAD_ATTRIBUTE {
+            let inode = self.inode(ino)?;
+            return match inode.head {
+                0 => Err(Error::NoAttribute),
+                head => Ok(head.to_string().into_bytes()),
+            };
+        }
+        self.inode(ino)?;
+        self.get(&Key::xattr(ino, name))?.ok_or(Error::NoAttribute)
+    }
+
+    /// Names of extended attributes.
+    pub fn xattrs(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.inode(ino)?;
+        let (first, behind) = (Key::first(ino, Kind::Xattr), Key::behind(ino, Kind::Xattr));
+        let cells = self
+            .catalog
+            .scan(&mut self.disk, &first, &behind, usize::MAX)?;
+        Ok(cells
+            .into_iter()
+            .map(|cell| cell.key.rest().to_vec())
+            .collect())
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result {
+        check_name(name)?;
+        if value.len() > VALUE_MAX {
+            return Err(Error::TooBig);
+        }
+        if name == HEAD_ATTRIBUTE {
+            let number = std::str::from_utf8(value)
+                .ok()
+                .and_then(|text| text.trim().parse().ok());
+            let head = number.ok_or(Error::Invalid("the head is a number of bytes"))?;
+            return self.truncate_head(ino, head);
+        }
+        self.reserve_change(false)?;
+        let mut inode = self.inode(ino)?;
+        let was_there = self.get(&Key::xattr(ino, name))?.is_some();
+        match mode {
+            XattrMode::Create if was_there => return Err(Error::Exists),
+            XattrMode::Replace if !was_there => return Err(Error::NoAttribute),
+            _ => {}
+        }
+        inode.ctime_ns = self.now_ns;
+        self.change(vec![
+            Change::Put(Key::xattr(ino, name), value.to_vec()),
+            Change::Put(Key::inode(ino), inode.encode()),
+        ])?;
+        self.maintain()
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result {
+        self.reserve_change(true)?;
+        let mut inode = self.inode(ino)?;
+        self.get(&Key::xattr(ino, name))?
+            .ok_or(Error::NoAttribute)?;
+        inode.ctime_ns = self.now_ns;
+        self.change(vec![
+            Change::Delete(Key::xattr(ino, name)),
+            Change::Put(Key::inode(ino), inode.encode()),
+        ])?;
+        self.maintain()
+    }
+}
+
+/// A name of a file or an attribute.
+pub(crate) fn check_name(name: &[u8]) -> Result {
+    match name.len() {
+        1..=NAME_MAX => Ok(()),
+        _ => Err(Error::NameTooLong),
+    }
+}

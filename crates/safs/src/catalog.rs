@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one index of everything: a tree on the disk, and over it the changes since its root record.
+//!
+//! INV-S6: the file system is the tree of the root record and the batches of the log behind it, in order. At run time and
+//! after recovery this is the same structure.
+
+use crate::disk::Disk;
+use crate::error::Result;
+use crate::format::{Cell, Key, Pointer};
+use crate::node_store::NodeStore;
+use crate::tree::{self, Changes};
+use zoned::ZonedDevice;
+
+/// What a key and its value take in memory besides their bytes, about.
+const ENTRY_BYTES: usize = 96;
+
+/// See the module's head.
+pub struct Catalog {
+    /// The tree's nodes.
+    pub nodes: NodeStore,
+    root: Option<Pointer>,
+    overlay: Changes,
+    overlay_bytes: usize,
+}
+
+impl Catalog {
+    /// The catalog of a root record.
+    pub fn new(nodes: NodeStore, root: Option<Pointer>) -> Self {
+        Catalog {
+            nodes,
+            root,
+            overlay: Changes::new(),
+            overlay_bytes: 0,
+        }
+    }
+
+    /// The tree's root.
+    pub fn root(&self) -> Option<Pointer> {
+        self.root
+    }
+
+    /// Keys changed since the root record.
+    pub fn changed(&self) -> usize {
+        self.overlay.len()
+    }
+
+    /// Bytes that they take in memory, about.
+    pub fn changed_bytes(&self) -> usize {
+        self.overlay_bytes
+    }
+
+    /// Gives a key a value.
+    pub fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.change(key, Some(value));
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: Key) {
+        self.change(key, None);
+    }
+
+    fn change(&mut self, key: Key, value: Option<Vec<u8>>) {
+        let weight = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
+        let key_bytes = key.0.len();
+        self.overlay_bytes += weight(&value) + key_bytes + ENTRY_BYTES;
+        if let Some(old) = self.overlay.insert(key, value) {
+            self.overlay_bytes -= weight(&old) + key_bytes + ENTRY_BYTES;
+        }
+    }
+
+    /// The value of a key.
+    pub fn get<D: ZonedDevice>(
+        &mut self,
+        disk: &mut Disk<D>,
+        key: &Key,
+    ) -> Result<Option<Vec<u8>>> {
+        match self.overlay.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => tree::get(&mut self.nodes, disk, self.root, key),
+        }
+    }
+
+    /// The last key that is not before `low` and not behind `high`.
+    pub fn floor<D: ZonedDevice>(
+        &mut self,
+        disk: &mut Disk<D>,
+        low: &Key,
+        high: &Key,
+    ) -> Result<Option<Cell>> {
+        let in_overlay = self.overlay.range(low.clone()..=high.clone()).rev();
+        let newest = in_overlay.into_iter().find(|(_, value)| value.is_some());
+        let newest = newest.map(|(key, value)| Cell {
+            key: key.clone(),
+            value: value.clone().unwrap_or_default(),
+        });
+        let mut high = high.clone();
+        loop {
+            let in_tree = tree::floor(&mut self.nodes, disk, self.root, &high)?;
+            let Some(in_tree) = in_tree.filter(|cell| cell.key >= *low) else {
+                return Ok(newest);
+            };
+            if newest
+                .as_ref()
+                .is_some_and(|newest| newest.key >= in_tree.key)
+            {
+                return Ok(newest);
+            }
+            if !self.overlay.contains_key(&in_tree.key) {
+                return Ok(Some(in_tree));
+            }
+            // The overlay says that this one is gone: look before it.
+            match before(&in_tree.key) {
+                Some(key) => high = key,
+                None => return Ok(newest),
+            }
+        }
+    }
+
+    /// Up to `limit` keys from `from` on, before `to`.
+    pub fn scan<D: ZonedDevice>(
+        &mut self,
+        disk: &mut Disk<D>,
+        from: &Key,
+        to: &Key,
+        limit: usize,
+    ) -> Result<Vec<Cell>> {
+        let mut found = Vec::new();
+        let mut from = from.clone();
+        while found.len() < limit && from < *to {
+            let wanted = limit - found.len();
+            let in_tree = tree::scan(&mut self.nodes, disk, self.root, (&from, to), wanted)?;
+            // Behind the last cell of a full answer the tree may have more: the overlay counts only up to there.
+            let end = match in_tree.last() {
+                Some(last) if in_tree.len() == wanted => behind(&last.key),
+                _ => to.clone(),
+            };
+            let mut changed = self.overlay.range(from..end.clone()).peekable();
+            for cell in in_tree {
+                while let Some((key, value)) = changed.next_if(|(key, _)| **key < cell.key) {
+                    found.extend(some(key, value));
+                }
+                match changed.next_if(|(key, _)| **key == cell.key) {
+                    Some((key, value)) => found.extend(some(key, value)),
+                    None => found.push(cell),
+                }
+            }
+            found.extend(changed.filter_map(|(key, value)| some(key, value)));
+            from = end;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Nodes that the next root record may have to write, at most; what one more change may add is in it.
+    pub fn nodes_needed(&self) -> u32 {
+        let depth = self.root.map_or(1, |root| usize::from(root.level) + 2);
+        let touched = (self.overlay.len() + 1) * depth;
+        let all = self.nodes.in_use() as usize + self.overlay_bytes / 4096 + depth + 1;
+        u32::try_from(touched.min(all)).unwrap_or(u32::MAX)
+    }
+
+    /// Merges the overlay into the tree and writes the new nodes. The overlay stays until `settle`.
+    pub fn commit<D: ZonedDevice>(&mut self, disk: &mut Disk<D>, root_seq: u64) -> Result {
+        self.root = tree::merge(&mut self.nodes, disk, self.root, &self.overlay, root_seq)?;
+        self.nodes.write(disk)
+    }
+
+    /// The root record is durable.
+    pub fn settle(&mut self) {
+        self.overlay.clear();
+        self.overlay_bytes = 0;
+        self.nodes.settle();
+    }
+}
+
+fn some(key: &Key, value: &Option<Vec<u8>>) -> Option<Cell> {
+    let value = value.clone()?;
+    Some(Cell {
+        key: key.clone(),
+        value,
+    })
+}
+
+/// The first key behind `key`.
+fn behind(key: &Key) -> Key {
+    let mut bytes = key.0.clone();
+    bytes.push(0);
+    Key(bytes)
+}
+
+/// A key before `key`, and before no other that matters: keys that are extended from a shorter one are never looked for
+/// backwards, and of extents all have one length.
+fn before(key: &Key) -> Option<Key> {
+    let mut bytes = key.0.clone();
+    let last = bytes.iter().rposition(|byte| *byte != 0)?;
+    bytes[last] -= 1;
+    bytes[last + 1..].fill(0xff);
+    Some(Key(bytes))
+}

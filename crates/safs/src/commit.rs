@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Root records: the catalog's changes go into its tree, and the log behind becomes superfluous.
+//!
+//! Order: nodes and image into free places; flush; the record, twice; flush; only then are old nodes free and empty zones
+//! reset. A crash in between leaves the older record with all that it needs (INV-S4, INV-S7).
+
+use crate::error::Result;
+use crate::format::*;
+use crate::fs::{root_slot, FileSystem};
+use zoned::ZonedDevice;
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// Writes a root record. Batches that wait for the log are in it and need not be logged any more.
+    pub fn root_commit(&mut self, clean: bool) -> Result {
+        self.writable()?;
+        let result = self.commit_root(clean);
+        self.sticky(result)
+    }
+
+    fn commit_root(&mut self, clean: bool) -> Result {
+        let root_seq = self.root_seq + 1;
+        self.catalog.commit(&mut self.disk, root_seq)?;
+        self.bury()?;
+        let mirror = self.superblock.mirror_blocks;
+        let image = self.image();
+        let at = self.layout.image(root_seq);
+        let root = Root {
+            uuid: self.superblock.uuid,
+            clean,
+            root_seq,
+            mount_gen: self.mount_gen,
+            catalog: self.catalog.root(),
+            log: self.log.at,
+            seq: self.seq,
+            image: Image {
+                at,
+                blocks: self.layout.image_blocks,
+                crc: crc32c::crc32c(&image),
+            },
+            next_ino: self.next_ino,
+            inodes: self.inodes,
+            time_ns: self.now_ns,
+        };
+        for distance in [0, mirror] {
+            self.disk.write_random(at + distance, &image)?;
+        }
+        self.disk.flush()?;
+        let slot = root_slot(root_seq);
+        for distance in [0, mirror] {
+            self.disk.write_random(slot + distance, &root.encode())?;
+        }
+        self.disk.flush()?;
+        self.flushed_seq = self.seq;
+        self.root_seq = root_seq;
+        self.pending.clear();
+        self.catalog.settle();
+        self.log.tail_ns = 0;
+        self.log.next_is_named = false;
+        self.counters.roots += 1;
+        self.reset_dying()
+    }
+
+    fn image(&self) -> Vec<u8> {
+        let mut image = self.zones.encode();
+        image.extend(self.catalog.nodes.encode_map());
+        image.resize(self.layout.image_blocks as usize * BLOCK, 0);
+        image
+    }
+
+    /// Sealed zones in which nothing lives die with this record: no batch before it is needed any more, and the log goes
+    /// on in an open zone.
+    fn bury(&mut self) -> Result {
+        let is_empty =
+            |entry: &ZoneEntry| entry.stage == ZoneStage::Sealed && entry.live_bytes == 0;
+        let empty = self.zones.iter().filter(|(_, entry)| is_empty(entry));
+        let empty: Vec<_> = empty.map(|(zone, _)| zone).collect();
+        for zone in empty {
+            self.zones
+                .change(zone, |entry| entry.stage = ZoneStage::Dying)?;
+        }
+        Ok(())
+    }
+
+    /// Resets zones that a durable root record calls dying (R15). A zone that cannot be reset is not used again.
+    pub(crate) fn reset_dying(&mut self) -> Result {
+        let dying = self
+            .zones
+            .iter()
+            .filter(|(_, entry)| entry.stage == ZoneStage::Dying);
+        let dying: Vec<_> = dying.map(|(zone, _)| zone).collect();
+        for zone in &dying {
+            if self.retire_if_bad(*zone)? {
+                continue;
+            }
+            self.disk.reset(*zone)?;
+            self.counters.resets += 1;
+            self.zones.change(*zone, |entry| *entry = ZoneEntry::FREE)?;
+        }
+        if !dying.is_empty() {
+            self.headers.retain(|(zone, _)| !dying.contains(zone));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compaction: data move out of a zone to their files' zones, and the zone becomes free. It eats one zone at a time.
+//!
+//! What lives in a zone is asked of the catalog, not of a map: the headers in the zone say which pieces of which files were
+//! written there, and an extent that still points here is alive.
+
+use crate::error::Result;
+use crate::format::*;
+use crate::fs::FileSystem;
+use crate::log::{blocks_at, fragment_at, Draft};
+use crate::space::Space;
+use std::collections::BTreeMap;
+use zoned::{ZoneId, ZonedDevice};
+
+/// A file of which so many bytes live in a zone gets zones of its own.
+const OWN_ZONE_BYTES: u64 = 8 << 20;
+/// Files that get zones of their own at a time: open zones are few.
+const OWN_ZONES_MAX: usize = 2;
+
+/// A piece of a file that has to move.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    ino: Ino,
+    logical: u64,
+    extent: Extent,
+}
+
+/// What lives in a zone, as far as it is found.
+#[derive(Default)]
+struct Living {
+    pieces: BTreeMap<(Ino, u64), Live>,
+    bytes: u64,
+}
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// Moves everything out of the log's sealed zones, the oldest first; with `all`, out of mixed zones too. `progress` is
+    /// told the zones that are left.
+    pub fn compact(&mut self, all: bool, mut progress: impl FnMut(usize)) -> Result<Space> {
+        self.sync()?;
+        // What the log's present zone holds is to move, too.
+        self.move_log()?;
+        let mut victims: Vec<_> = self
+            .zones
+            .iter()
+            .filter(|(_, entry)| entry.stage == ZoneStage::Sealed)
+            .filter(|(_, entry)| {
+                entry.kind == ZoneKind::Log || all && entry.kind == ZoneKind::Shared
+            })
+            .map(|(zone, entry)| (entry.sealed_at, entry.epoch, zone))
+            .collect();
+        victims.sort_unstable();
+        for (i, (_, epoch, zone)) in victims.iter().enumerate() {
+            progress(victims.len() - i);
+            let entry = self.zones.get(*zone)?;
+            if entry.epoch == *epoch && entry.stage == ZoneStage::Sealed {
+                self.compact_zone(*zone)?;
+                self.root_commit(false)?;
+            }
+        }
+        Ok(self.space())
+    }
+
+    /// Moves everything that lives in a zone. The zone is free after the next root record.
+    pub(crate) fn compact_zone(&mut self, victim: ZoneId) -> Result {
+        let result = self.move_all(victim);
+        self.counters.compacted += 1;
+        self.sticky(result)
+    }
+
+    fn move_all(&mut self, victim: ZoneId) -> Result {
+        let mut by_file: BTreeMap<Ino, Vec<Live>> = BTreeMap::new();
+        for live in self.living(victim)? {
+            by_file.entry(live.ino).or_default().push(live);
+        }
+        let bytes = |pieces: &Vec<Live>| {
+            pieces
+                .iter()
+                .map(|live| u64::from(live.extent.bytes))
+                .sum::<u64>()
+        };
+        let own_bytes =
+            OWN_ZONE_BYTES.min(u64::from(self.disk.geometry().capacity_blocks) * BLOCK as u64 / 4);
+        let mut own = 0;
+        for (ino, pieces) in by_file {
+            if bytes(&pieces) >= own_bytes && own < OWN_ZONES_MAX {
+                own += 1;
+                let zone = self.left_zone(|entry| entry.owner == ino);
+                let left = self.move_pieces(&pieces, zone, ino)?;
+                left.map_or(Ok(()), |zone| self.leave_zone(zone))?;
+            } else {
+                let zone = self
+                    .shared_zone
+                    .take()
+                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared));
+                self.shared_zone = self.move_pieces(&pieces, zone, Ino(0))?;
+            }
+        }
+        // What could not be read stays, and the zone with it; others come first next time.
+        let sealed_at = self.root_seq as u32;
+        self.zones
+            .change(victim, |entry| entry.sealed_at = sealed_at)
+    }
+
+    /// A zone that is partly written and that nobody writes now.
+    fn left_zone(&mut self, suits: impl Fn(&ZoneEntry) -> bool) -> Option<ZoneId> {
+        let suits = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(&suits);
+        let found = self.left_zones.iter().position(suits);
+        found.map(|at| self.left_zones.remove(at))
+    }
+
+    /// What of a zone's data is alive, by file and place.
+    fn living(&mut self, victim: ZoneId) -> Result<Vec<Live>> {
+        let mut living = Living::default();
+        let entry = *self.zones.get(victim)?;
+        let mut block = 0;
+        while block < entry.write_blocks && living.bytes < u64::from(entry.live_bytes) {
+            let Ok(header) = self.header_of(victim, block, entry.epoch) else {
+                // A gap, or a header of which both copies are bad: its pieces cannot be named from here.
+                block += 1;
+                continue;
+            };
+            for batch in header.records.batches().unwrap_or_default() {
+                for change in &batch {
+                    self.add_living(&mut living, change, victim, block)?;
+                }
+            }
+            block += header.segment_blocks();
+        }
+        Ok(living.pieces.into_values().collect())
+    }
+
+    fn header_of(&mut self, zone: ZoneId, block: u32, epoch: u64) -> Result<Header> {
+        let header = self.read_header(zone, block)?;
+        match header.zone == zone && header.epoch == epoch {
+            // A copy at this place: the first header was bad, and its segment ends here.
+            true if header.block < block => Ok(Header {
+                payload_blocks: 0,
+                ..header
+            }),
+            true => Ok(header),
+            false => Err(crate::error::Error::corrupt(
+                "a segment",
+                "it is of another life",
+            )),
+        }
+    }
+
+    fn add_living(
+        &mut self,
+        living: &mut Living,
+        change: &Change,
+        victim: ZoneId,
+        header: u32,
+    ) -> Result {
+        let (ino, logical) = match change {
+            Change::Put(key, _) if key.kind() == Some(Kind::Extent as u8) => {
+                match (key.ino(), key.number()) {
+                    (Some(ino), Some(logical)) => (ino, logical),
+                    _ => return Ok(()),
+                }
+            }
+            Change::Data(data) => (data.ino, data.logical),
+            _ => return Ok(()),
+        };
+        // A file's end that may be missing is cut first, so that it is not taken for damage.
+        self.verify_end(ino)?;
+        let key = Key::extent(ino, logical);
+        let Some(value) = self.get(&key)? else {
+            return Ok(());
+        };
+        let (_, extent) = crate::fs::extent_of(&Cell { key, value })?;
+        let is_here = !extent.is_hole && extent.zone == victim && extent.header == header;
+        let piece = Live {
+            ino,
+            logical,
+            extent,
+        };
+        if is_here && living.pieces.insert((ino, logical), piece).is_none() {
+            living.bytes += u64::from(extent.bytes);
+        }
+        Ok(())
+    }
+
+    /// Moves pieces of one file, or of several, to a zone and on to others. Returns the last, if it has room.
+    fn move_pieces(
+        &mut self,
+        pieces: &[Live],
+        mut zone: Option<ZoneId>,
+        owner: Ino,
+    ) -> Result<Option<ZoneId>> {
+        let capacity = self.disk.geometry().capacity_blocks;
+        let mut rest = pieces;
+        while !rest.is_empty() {
+            let at = match zone {
+                Some(at) => at,
+                None => self.output_zone(owner)?,
+            };
+            let block = self.zones.get(at)?.write_blocks;
+            let room = (capacity - block).min(self.options.segment_blocks);
+            let count = fitting(rest, room);
+            if count == 0 {
+                self.seal_logged(at)?;
+                zone = None;
+                continue;
+            }
+            self.move_segment(&rest[..count], at, block)?;
+            rest = &rest[count..];
+            zone = Some(at);
+        }
+        Ok(zone)
+    }
+
+    fn output_zone(&mut self, owner: Ino) -> Result<ZoneId> {
+        let kind = if owner == Ino(0) {
+            ZoneKind::Shared
+        } else {
+            ZoneKind::File
+        };
+        let zone = self
+            .open_zone(kind, owner)?
+            .ok_or(crate::error::Error::NoSpace)?;
+        let entry = *self.zones.get(zone)?;
+        self.change(vec![Change::Zone(zone, entry)])?;
+        Ok(zone)
+    }
+
+    /// Writes pieces as one segment, and logs where they are now.
+    fn move_segment(&mut self, pieces: &[Live], zone: ZoneId, block: u32) -> Result {
+        let mut readable = Vec::with_capacity(pieces.len());
+        let mut data = Vec::with_capacity(pieces.len());
+        for live in pieces {
+            let extent = &live.extent;
+            let read = match extent.is_fragment {
+                true => self.read_fragment(extent),
+                false => self.read_blocks(extent, 0, extent.bytes / BLOCK as u32),
+            };
+            if let Ok(read) = read {
+                readable.push(*live);
+                data.push(read);
+            }
+        }
+        if readable.is_empty() {
+            return Ok(());
+        }
+        let (records_bytes, payload_blocks, fragments_bytes) = sizes(&readable);
+        let mut draft = Draft::new(records_bytes, payload_blocks, fragments_bytes);
+        let mut batches = Vec::with_capacity(readable.len());
+        for (live, data) in readable.iter().zip(&data) {
+            let Live {
+                ino,
+                logical,
+                extent,
+            } = *live;
+            let bytes = extent.bytes;
+            draft.records.push(&[Change::Data(DataRecord {
+                ino,
+                logical,
+                bytes,
+            })]);
+            let moved = if extent.is_fragment {
+                fragment_at(zone, block, draft.fragment(data), data)
+            } else {
+                blocks_at(
+                    zone,
+                    block + draft.payload(data),
+                    bytes / BLOCK as u32,
+                    block,
+                )
+            };
+            batches.push(vec![
+                Change::Put(Key::extent(ino, logical), moved.encode()),
+                Change::Live(zone, i64::from(bytes)),
+                Change::Live(extent.zone, -i64::from(bytes)),
+            ]);
+            self.counters.moved_bytes += u64::from(bytes);
+            // A file that is open for appending knows its last fragment.
+            let staging = self
+                .files
+                .get_mut(&ino)
+                .and_then(|open| open.staging.as_mut());
+            if let Some(staging) = staging.filter(|staging| staging.tail == Some(extent)) {
+                staging.tail = Some(moved);
+            }
+        }
+        self.write_segment(zone, block, draft, false)?;
+        batches.into_iter().try_for_each(|batch| self.change(batch))
+    }
+}
+
+/// Bytes of records, blocks of payload and bytes of fragments.
+fn sizes(pieces: &[Live]) -> (usize, usize, usize) {
+    let record = Change::Data(DataRecord {
+        ino: Ino(0),
+        logical: 0,
+        bytes: 0,
+    })
+    .bytes();
+    let mut sizes = (pieces.len() * record, 0, 0);
+    for live in pieces {
+        match live.extent.is_fragment {
+            true => sizes.2 += (live.extent.bytes as usize).next_multiple_of(8),
+            false => sizes.1 += live.extent.bytes as usize / BLOCK,
+        }
+    }
+    sizes
+}
+
+/// How many of the pieces fit into `room` blocks.
+fn fitting(pieces: &[Live], room: u32) -> usize {
+    let fits = |count: &usize| {
+        let (records, payload, fragments) = sizes(&pieces[..*count]);
+        let headers = 2 * Header::blocks_for(records, payload, fragments);
+        u64::from(headers) + payload as u64 <= u64::from(room)
+    };
+    // Sizes only grow: the last count that fits.
+    (1..=pieces.len().min(4096))
+        .take_while(fits)
+        .last()
+        .unwrap_or(0)
+}

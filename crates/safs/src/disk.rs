@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A zoned device counted in blocks, and what the core asks of it.
+//!
+//! INV-S1: in a sequential zone blocks are written once per epoch, in order, at the write pointer. Every write of such a
+//! zone goes through `append`, which takes the place from the caller's table and checks it here.
+
+use crate::error::{Error, Result};
+use crate::format::BLOCK;
+use zoned::{
+    Block, DeviceError, Lba, ZoneId, ZoneState, ZoneType, ZonedDevice, BLOCK_BYTES, BLOCK_SECTORS,
+};
+
+/// How the device is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Zones.
+    pub zones: u32,
+    /// Blocks from one zone to the next.
+    pub zone_blocks: u32,
+    /// Blocks of a sequential zone that can be written.
+    pub capacity_blocks: u32,
+    /// Conventional zones, all of them before the first sequential one.
+    pub conventional: u32,
+    /// Zones that may be open at a time.
+    pub open_max: Option<u32>,
+}
+
+/// See the module's head.
+pub struct Disk<D> {
+    device: D,
+    geometry: Geometry,
+    /// Blocks written so far, for the amplification.
+    pub written_blocks: u64,
+}
+
+impl<D: ZonedDevice> Disk<D> {
+    /// Looks at the device.
+    pub fn new(device: D) -> Result<Self> {
+        let geometry = look(&device)?;
+        Ok(Disk {
+            device,
+            geometry,
+            written_blocks: 0,
+        })
+    }
+
+    /// How the device is divided.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Gives the device back.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    /// The block of a zone.
+    pub fn block_of(&self, zone: ZoneId, block: u32) -> Block {
+        Block(u64::from(zone.0) * u64::from(self.geometry.zone_blocks) + u64::from(block))
+    }
+
+    /// Reads whole blocks.
+    pub fn read(&mut self, at: Block, data: &mut [u8]) -> Result {
+        debug_assert!(data.len() % BLOCK == 0);
+        self.device
+            .read(at.first_sector(), data)
+            .map_err(|error| failed(format!("reading block {}", at.0), error))
+    }
+
+    /// Reads `blocks` blocks of a zone.
+    pub fn read_zone(&mut self, zone: ZoneId, block: u32, blocks: u32) -> Result<Vec<u8>> {
+        let mut data = vec![0; blocks as usize * BLOCK];
+        self.read(self.block_of(zone, block), &mut data)?;
+        Ok(data)
+    }
+
+    /// Writes whole blocks of random-write zones, in one command per zone.
+    pub fn write_random(&mut self, mut at: Block, mut data: &[u8]) -> Result {
+        let zone_blocks = u64::from(self.geometry.zone_blocks);
+        while !data.is_empty() {
+            let room = (zone_blocks - at.0 % zone_blocks) * BLOCK_BYTES;
+            let bytes = usize::try_from(room).unwrap_or(usize::MAX).min(data.len());
+            let (piece, rest) = data.split_at(bytes);
+            self.write(at, piece)?;
+            at = at + (bytes / BLOCK) as u64;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks at a sequential zone's write pointer.
+    pub fn append(&mut self, zone: ZoneId, block: u32, data: &[u8]) -> Result {
+        let end = block as usize + data.len() / BLOCK;
+        assert!(
+            zone.0 >= self.geometry.conventional && end <= self.geometry.capacity_blocks as usize,
+            "INV-S1: {end} blocks do not fit into zone {}",
+            zone.0
+        );
+        self.write(self.block_of(zone, block), data)
+    }
+
+    fn write(&mut self, at: Block, data: &[u8]) -> Result {
+        debug_assert!(data.len() % BLOCK == 0);
+        self.device
+            .write(at.first_sector(), data)
+            .map_err(|error| failed(format!("writing block {}", at.0), error))?;
+        self.written_blocks += (data.len() / BLOCK) as u64;
+        Ok(())
+    }
+
+    /// Makes everything written so far survive a power cut.
+    pub fn flush(&mut self) -> Result {
+        self.device
+            .flush()
+            .map_err(|error| failed("a flush".into(), error))
+    }
+
+    /// Empties a zone.
+    pub fn reset(&mut self, zone: ZoneId) -> Result {
+        self.device
+            .reset_zone(zone)
+            .map_err(|error| failed(format!("resetting zone {}", zone.0), error))
+    }
+
+    /// Declares a zone full, so that it is not open any more.
+    pub fn finish(&mut self, zone: ZoneId) -> Result {
+        self.device
+            .finish_zone(zone)
+            .map_err(|error| failed(format!("finishing zone {}", zone.0), error))
+    }
+
+    /// The zone's next block as the device knows it; its capacity if the zone is full.
+    pub fn write_pointer(&self, zone: ZoneId) -> Result<u32> {
+        let out_of_range =
+            || Error::corrupt(format!("zone {}", zone.0), "the device has no such zone");
+        let report = self.device.zone(zone).ok_or_else(out_of_range)?;
+        if report.state == ZoneState::Full {
+            return Ok(self.geometry.capacity_blocks);
+        }
+        let sectors = report.write_pointer.0.saturating_sub(report.start.0);
+        Ok(u32::try_from(sectors.div_ceil(BLOCK_SECTORS)).unwrap_or(u32::MAX))
+    }
+
+    /// The zone's condition.
+    pub fn state(&self, zone: ZoneId) -> Option<ZoneState> {
+        Some(self.device.zone(zone)?.state)
+    }
+
+    /// Whether the device keeps write pointers through a power cut.
+    pub fn keeps_write_pointers(&self) -> bool {
+        self.device.keeps_write_pointers()
+    }
+
+    /// Tells a device that keeps none where a zone's write pointer is.
+    pub fn set_write_pointer(&mut self, zone: ZoneId, block: u32) -> Result {
+        let at = self.block_of(zone, block).first_sector();
+        self.device
+            .set_write_pointer(zone, at)
+            .map_err(|error| failed(format!("the write pointer of zone {}", zone.0), error))
+    }
+}
+
+fn failed(place: String, error: DeviceError) -> Error {
+    Error::Device { place, error }
+}
+
+/// Checks that a device is of a kind that this file system knows.
+fn look(device: &impl ZonedDevice) -> Result<Geometry> {
+    let refuse = |reason: &str| Error::corrupt("the device's division into zones", reason);
+    let first = device
+        .zone(ZoneId(0))
+        .ok_or_else(|| refuse("it has none"))?;
+    let mut geometry = Geometry {
+        zones: device.zones(),
+        zone_blocks: u32::try_from(first.size_sectors / BLOCK_SECTORS)
+            .map_err(|_| refuse("its zones are larger than 16 TiB"))?,
+        capacity_blocks: 0,
+        conventional: 0,
+        open_max: device.open_max(),
+    };
+    for number in 0..geometry.zones {
+        let zone = device
+            .zone(ZoneId(number))
+            .ok_or_else(|| refuse("a zone is missing"))?;
+        let start = u64::from(number) * first.size_sectors;
+        let is_last = number + 1 == geometry.zones;
+        if zone.start != Lba(start) || (zone.size_sectors != first.size_sectors && !is_last) {
+            return Err(refuse("its zones differ in size"));
+        }
+        if zone.zone_type == ZoneType::Conventional {
+            if geometry.conventional != number {
+                // Conventional zones at the end of a disk are not used.
+                geometry.zones = number;
+                break;
+            }
+            geometry.conventional += 1;
+            continue;
+        }
+        let capacity = u32::try_from(zone.capacity_sectors / BLOCK_SECTORS).unwrap_or(u32::MAX);
+        if geometry.capacity_blocks == 0 {
+            geometry.capacity_blocks = capacity;
+        } else if capacity != geometry.capacity_blocks {
+            if !is_last {
+                return Err(refuse("its zones differ in capacity"));
+            }
+            geometry.zones = number;
+        }
+    }
+    if first.size_sectors % BLOCK_SECTORS != 0 || geometry.zone_blocks < 16 {
+        return Err(refuse(
+            "its zones are no multiples of 4 KiB, or smaller than 64 KiB",
+        ));
+    }
+    if u64::from(geometry.capacity_blocks) * BLOCK_BYTES > u64::from(u32::MAX) {
+        return Err(refuse("its zones are larger than 4 GiB"));
+    }
+    Ok(geometry)
+}

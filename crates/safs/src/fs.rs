@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A mounted file system: its state, and the one way in which it changes.
+//!
+//! Every change is a batch: applied in memory at once, and queued for the log. What is in memory is therefore what recovery
+//! would make of the log (INV-S6). The parts: `namespace` (names), `attributes`, `append` and `read` (data), `log`
+//! (segments), `commit` (root records), `recovery`, `space`, `compaction`, `check`.
+
+use crate::catalog::Catalog;
+use crate::disk::{Disk, Geometry};
+use crate::error::{At, Error, Result};
+use crate::format::*;
+use crate::lru::Lru;
+use crate::options::Options;
+use crate::staging::Open;
+use crate::zones::Zones;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use zoned::{Block, ZoneId, ZonedDevice};
+
+/// Where things are in the random-write zones; all of it once more, a mirror's distance behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks of an image: zone table and map of nodes.
+    pub image_blocks: u32,
+    /// The first slot for a node.
+    pub nodes: Block,
+    /// Slots for nodes.
+    pub slots: u32,
+}
+
+/// Slot of a root record.
+pub fn root_slot(root_seq: u64) -> Block {
+    Block(1 + root_seq % ROOT_SLOTS)
+}
+
+impl Layout {
+    /// Of a file system with this superblock; none if its random-write zones are too small.
+    pub fn of(superblock: &Superblock) -> Option<Self> {
+        let half = superblock.mirror_blocks;
+        let node_blocks = (NODE_BYTES / BLOCK) as u64;
+        let table = superblock.zones as usize * ZONE_ENTRY_BYTES;
+        let most = u32::try_from(half / node_blocks).ok()?;
+        let image_bytes = table + crate::node_store::NodeStore::map_bytes(most);
+        let image_blocks = image_bytes.div_ceil(BLOCK) as u64;
+        let nodes = (1 + ROOT_SLOTS + 2 * image_blocks).next_multiple_of(node_blocks);
+        let slots = half.checked_sub(nodes)? / node_blocks;
+        (slots >= 8).then_some(Layout {
+            image_blocks: u32::try_from(image_blocks).ok()?,
+            nodes: Block(nodes),
+            slots: u32::try_from(slots).ok()?,
+        })
+    }
+
+    /// Where a root record's image is: two places in turn.
+    pub fn image(&self, root_seq: u64) -> Block {
+        Block(1 + ROOT_SLOTS + root_seq % 2 * u64::from(self.image_blocks))
+    }
+}
+
+/// Where the log is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log {
+    pub at: LogPosition,
+    /// Where it goes on then.
+    pub next: Option<ZoneId>,
+    /// Whether a header in this zone names `next`, so that recovery finds it.
+    pub next_is_named: bool,
+    /// Where the zone's last segment starts.
+    pub previous: u32,
+    /// How long reading the log behind the root record would take, about.
+    pub tail_ns: u64,
+}
+
+/// What was done since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes of files accepted.
+    pub accepted_bytes: u64,
+    /// Bytes moved by compaction.
+    pub moved_bytes: u64,
+    /// Segments written.
+    pub segments: u64,
+    /// Root records written.
+    pub roots: u64,
+    /// Zones reset.
+    pub resets: u64,
+    /// Zones that compaction emptied.
+    pub compacted: u64,
+    /// Headers or nodes of which one copy was bad.
+    pub copies_lost: u64,
+}
+
+/// See the module's head.
+pub struct FileSystem<D> {
+    pub(crate) disk: Disk<D>,
+    pub(crate) superblock: Superblock,
+    pub(crate) layout: Layout,
+    pub(crate) options: Options,
+    pub(crate) catalog: Catalog,
+    pub(crate) zones: Zones,
+    pub(crate) log: Log,
+    /// Batches that no segment holds yet.
+    pub(crate) pending: VecDeque<Records>,
+    pub(crate) files: BTreeMap<Ino, Open>,
+    /// Sum of what `files` hold that no segment does.
+    pub(crate) held_bytes: u64,
+    pub(crate) headers: Lru<(ZoneId, u32), Arc<Header>>,
+    pub(crate) seq: u64,
+    pub(crate) flushed_seq: u64,
+    pub(crate) root_seq: u64,
+    pub(crate) mount_gen: u64,
+    pub(crate) next_ino: u64,
+    pub(crate) inodes: u64,
+    /// Files whose end has to be checked before it is used.
+    pub(crate) unverified: BTreeSet<Ino>,
+    /// Stream zones that their files left, partly written.
+    pub(crate) left_zones: Vec<ZoneId>,
+    /// Zone that takes what compaction finds of small files.
+    pub(crate) shared_zone: Option<ZoneId>,
+    pub(crate) now_ns: i64,
+    pub(crate) dirty_since_ns: Option<i64>,
+    /// Why nothing can be written.
+    pub(crate) refusal: Option<String>,
+    pub(crate) was_clean: bool,
+    pub(crate) counters: Counters,
+}
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// Says what time it is, in nanoseconds since 1970. Time never comes from anywhere else.
+    pub fn set_time(&mut self, now_ns: i64) {
+        self.now_ns = now_ns;
+    }
+
+    /// The device underneath.
+    pub fn device(&self) -> &D {
+        self.disk.device()
+    }
+
+    /// Why nothing can be written, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// What was done since the mount.
+    pub fn counters(&self) -> Counters {
+        let lost = self.counters.copies_lost + self.catalog.nodes.copies_lost;
+        Counters {
+            copies_lost: lost,
+            ..self.counters
+        }
+    }
+
+    /// Bytes written to the device since the mount.
+    pub fn device_bytes(&self) -> u64 {
+        self.disk.written_blocks * BLOCK as u64
+    }
+
+    /// The zone table.
+    pub fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// How the device is divided.
+    pub fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+
+    /// A segment's header, for those who look at the disk.
+    pub fn segment(&mut self, zone: ZoneId, block: u32) -> Result<Header> {
+        self.read_header(zone, block)
+    }
+
+    /// Every key of the catalog with its value, in order.
+    pub fn each_key(&mut self, mut act: impl FnMut(&Key, &[u8])) -> Result {
+        let mut from = Key(Vec::new());
+        loop {
+            let cells = self
+                .catalog
+                .scan(&mut self.disk, &from, &Key(vec![0xff; 10]), 1024)?;
+            let Some(last) = cells.last() else {
+                return Ok(());
+            };
+            let mut next = last.key.0.clone();
+            next.push(0);
+            from = Key(next);
+            cells.iter().for_each(|cell| act(&cell.key, &cell.value));
+        }
+    }
+
+    /// Refuses if nothing can be written.
+    pub(crate) fn writable(&self) -> Result {
+        match self.refusal {
+            None => Ok(()),
+            Some(_) => Err(Error::ReadOnly),
+        }
+    }
+
+    /// After a failed write nothing more is promised: what is in memory and not durable cannot be known to become so.
+    pub(crate) fn sticky<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error @ (Error::Device { .. } | Error::Corrupt { .. })) = &result {
+            self.refusal.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
+    /// Applies a batch and queues it for the log.
+    pub(crate) fn change(&mut self, batch: Vec<Change>) -> Result {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.apply(&batch)?;
+        let mut records = Records::default();
+        records.push(&batch);
+        self.pending.push_back(records);
+        self.dirty_since_ns.get_or_insert(self.now_ns);
+        Ok(())
+    }
+
+    /// Applies a batch to what is in memory.
+    pub(crate) fn apply(&mut self, batch: &[Change]) -> Result {
+        for change in batch {
+            match change {
+                Change::Put(key, value) => self.catalog.put(key.clone(), value.clone()),
+                Change::Delete(key) => self.catalog.delete(key.clone()),
+                Change::Zone(zone, entry) => self.zones.change(*zone, |old| *old = *entry)?,
+                Change::Live(zone, delta) => self.zones.live(*zone, *delta)?,
+                Change::Data(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.catalog.get(&mut self.disk, key)
+    }
+
+    /// An inode as the catalog has it.
+    pub(crate) fn inode(&mut self, ino: Ino) -> Result<Inode> {
+        let bytes = self.get(&Key::inode(ino))?.ok_or(Error::NotFound)?;
+        Inode::decode(&bytes).at(|| format!("inode {}", ino.0))
+    }
+
+    /// A directory's inode.
+    pub(crate) fn directory(&mut self, ino: Ino) -> Result<Inode> {
+        let inode = self.inode(ino)?;
+        match inode.file_type {
+            FileType::Directory => Ok(inode),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// A regular file's inode; its end is checked if it has to be.
+    pub(crate) fn regular(&mut self, ino: Ino) -> Result<Inode> {
+        self.verify_end(ino)?;
+        let inode = self.inode(ino)?;
+        match inode.file_type {
+            FileType::Regular => Ok(inode),
+            FileType::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("only regular files hold data")),
+        }
+    }
+
+    /// Extents of a file from the one that holds or follows a logical block, at most `limit`.
+    pub(crate) fn extents(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Extent)>> {
+        let low = Key::extent(ino, 0);
+        let first = self
+            .catalog
+            .floor(&mut self.disk, &low, &Key::extent(ino, from))?;
+        let start = first.map_or(Key::extent(ino, from), |cell| cell.key);
+        let end = Key::behind(ino, Kind::Extent);
+        let cells = self.catalog.scan(&mut self.disk, &start, &end, limit)?;
+        cells.into_iter().map(|cell| extent_of(&cell)).collect()
+    }
+
+    /// The last extent of a file.
+    pub(crate) fn last_extent(&mut self, ino: Ino) -> Result<Option<(u64, Extent)>> {
+        let (low, high) = (Key::extent(ino, 0), Key::extent(ino, u64::MAX));
+        let last = self.catalog.floor(&mut self.disk, &low, &high)?;
+        last.map(|cell| extent_of(&cell)).transpose()
+    }
+}
+
+/// Reads an extent's key and value.
+pub(crate) fn extent_of(cell: &Cell) -> Result<(u64, Extent)> {
+    let place = || format!("{:?}", cell.key);
+    let logical = cell
+        .key
+        .number()
+        .ok_or(Damage("its key has no number"))
+        .at(place)?;
+    let extent = Extent::decode(&cell.value).at(place)?;
+    Ok((logical, extent))
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SAFS: an append-only file system for shingled disks (docs/safs-design.md, docs/safs-format.md).
+//!
+//! The core knows a `ZonedDevice` and nothing else: no clock, no threads, no kernel.
+#![deny(unsafe_code)]
+
+mod append;
+mod attributes;
+mod catalog;
+mod check;
+mod commit;
+mod compaction;
+mod disk;
+mod error;
+pub mod format;
+mod fs;
+pub mod image;
+mod log;
+mod lru;
+mod mkfs;
+mod namespace;
+mod node_store;
+mod options;
+mod read;
+pub mod recovery;
+mod space;
+mod staging;
+mod tree;
+mod zones;
+
+pub use attributes::{SetAttributes, XattrMode, HEAD_ATTRIBUTE};
+pub use check::Report;
+pub use disk::{Disk, Geometry};
+pub use error::{Error, Result};
+pub use fs::{Counters, FileSystem, Layout};
+pub use mkfs::{make, MakeOptions};
+pub use namespace::{Owner, RenameMode};
+pub use options::{Options, Placement};
+pub use space::Space;
+pub use zones::Zones;

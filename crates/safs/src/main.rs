@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `safs`: makes, mounts, checks and shows the append-only file system.
+
+mod fuse;
+mod show;
+mod simulate;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use fuse::{locked, now_ns, Adapter, Shared};
+use indicatif::{ProgressBar, ProgressStyle};
+use safs::format::Uuid;
+use safs::image::ImageDevice;
+use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement};
+use serde_json::{json, Value};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use zoned::{ZoneId, ZonedDevice};
+
+/// What fsck says of errors that are left (fsck(8)).
+const FSCK_ERRORS_LEFT: u8 = 4;
+
+/// An append-only file system for shingled disks
+#[derive(Parser)]
+#[command(name = "safs", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes a file system on an image file or an ordinary disk; what is there is lost
+    Mkfs {
+        /// The disk or the file
+        device: PathBuf,
+        /// Makes the file, with this many bytes (K, M, G, T)
+        #[arg(long, value_parser = bytes)]
+        size: Option<u64>,
+        /// Bytes of a zone, a multiple of 1 MiB
+        #[arg(long, value_parser = bytes, default_value = "256M")]
+        zone_size: u64,
+        /// Zones that are written in any order; a hundredth if not said
+        #[arg(long)]
+        random_zones: Option<u32>,
+        /// A name, up to 64 bytes
+        #[arg(short = 'L', long, default_value = "")]
+        label: String,
+        /// 32 hexadecimal digits; by chance if not said
+        #[arg(long, value_parser = uuid)]
+        uuid: Option<Uuid>,
+    },
+    /// Mounts; ends when it is unmounted
+    Mount {
+        /// The disk or the file
+        device: PathBuf,
+        /// Where
+        directory: PathBuf,
+        /// Nothing is written
+        #[arg(long)]
+        read_only: bool,
+        /// Other users may use it, too
+        #[arg(long)]
+        allow_other: bool,
+        #[command(flatten)]
+        how: How,
+        /// Options of mount(8), separated by commas: ro, allow_other, placement=log
+        #[arg(short = 'o', value_delimiter = ',')]
+        option: Vec<String>,
+    },
+    /// Checks; nothing is changed. Status 4 if something is wrong
+    Fsck {
+        /// The disk or the file
+        device: PathBuf,
+        /// Also reads every block of every file
+        #[arg(long)]
+        data: bool,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows what is on the disk, as JSON
+    Dump {
+        /// The disk or the file
+        device: PathBuf,
+        /// What
+        #[command(subcommand)]
+        what: What,
+    },
+    /// Shows how zones are used
+    Stat {
+        /// The disk or the file
+        device: PathBuf,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Moves data from the log to their files' zones; the file system is not mounted
+    Compact {
+        /// The disk or the file
+        device: PathBuf,
+        /// Also what several files share
+        #[arg(long)]
+        all: bool,
+    },
+    /// Runs an application of the slides on a simulated drive, in virtual time
+    Simulate {
+        /// A drive profile (drives/*.toml)
+        drive: PathBuf,
+        /// 1: append and read back; 2: replace files
+        #[arg(long, default_value_t = 1)]
+        application: u32,
+        /// Zones of the file system; the slides have 256
+        #[arg(long, default_value_t = 256)]
+        zones: u32,
+        /// Random-write zones among them
+        #[arg(long, default_value_t = 16)]
+        random_zones: u32,
+        /// Of the drive
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The superblock
+    Superblock,
+    /// Root records, the newest first
+    Roots,
+    /// The zone table
+    Zones,
+    /// Every key of the catalog
+    Catalog,
+    /// A segment's header and its batches
+    Segment {
+        /// Zone and block, as 17:0
+        place: String,
+    },
+}
+
+#[derive(clap::Args)]
+struct How {
+    /// Where data go first
+    #[arg(long, value_enum, default_value = "auto")]
+    placement: PlacementName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PlacementName {
+    /// Everything to the log, as in the slides
+    Log,
+    /// Large streams to zones of their own
+    Auto,
+}
+
+impl How {
+    fn options(&self) -> Options {
+        let placement = match self.placement {
+            PlacementName::Log => Placement::Log,
+            PlacementName::Auto => Placement::Auto,
+        };
+        Options {
+            placement,
+            ..Options::default()
+        }
+    }
+}
+
+/// Why the program ends without what it was asked for: a sentence.
+type Outcome<T = ExitCode> = Result<T, String>;
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) =
+        text.split_at(text.len() - usize::from(text.ends_with(['K', 'M', 'G', 'T'])));
+    let shift = match unit {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => 0,
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text}: expected a number, perhaps with K, M, G or T"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text}: too many bytes"))
+}
+
+fn uuid(text: &str) -> Result<Uuid, String> {
+    let digits: String = text.chars().filter(|letter| *letter != '-').collect();
+    let wrong = || format!("{text}: expected 32 hexadecimal digits");
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok());
+    Ok(number.flatten().ok_or_else(wrong)?.to_be_bytes())
+}
+
+fn main() -> ExitCode {
+    match act(Cli::parse_from(arguments()).command) {
+        Ok(status) => status,
+        Err(sentence) => {
+            eprintln!("safs: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// mount(8), fsck(8) and mkfs(8) call programs named after the file system.
+fn arguments() -> Vec<String> {
+    let mut arguments: Vec<String> = std::env::args().collect();
+    let name = arguments.first().map(Path::new).and_then(Path::file_name);
+    let command = match name.and_then(|name| name.to_str()) {
+        Some("mkfs.safs") => "mkfs",
+        Some("mount.safs") => "mount",
+        Some("fsck.safs") => "fsck",
+        _ => return arguments,
+    };
+    arguments.insert(1, command.into());
+    arguments
+}
+
+fn act(command: Command) -> Outcome {
+    match command {
+        Command::Mkfs {
+            device,
+            size,
+            zone_size,
+            random_zones,
+            label,
+            uuid,
+        } => {
+            if let Some(size) = size {
+                let made = File::options()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(&device);
+                let sized = made.and_then(|file| file.set_len(size));
+                sized.map_err(|why| format!("{}: {why}", device.display()))?;
+            }
+            let device = ImageDevice::create(&device, zone_size, random_zones)?;
+            mkfs(device, &label, uuid)
+        }
+        Command::Mount {
+            device,
+            directory,
+            mut read_only,
+            mut allow_other,
+            how,
+            option,
+        } => {
+            let mut options = how.options();
+            for name in &option {
+                match name.as_str() {
+                    "ro" => read_only = true,
+                    "rw" | "defaults" => {}
+                    "allow_other" => allow_other = true,
+                    "placement=log" => options.placement = Placement::Log,
+                    "placement=auto" => options.placement = Placement::Auto,
+                    other => return Err(format!("{other}: no such option")),
+                }
+            }
+            options.read_only = read_only;
+            mount(&device, &directory, options, allow_other)
+        }
+        Command::Fsck { device, data, json } => fsck(&device, data, json),
+        Command::Dump { device, what } => dump(&device, &what),
+        Command::Stat { device, json } => stat(&device, json),
+        Command::Compact { device, all } => compact(&device, all),
+        Command::Simulate {
+            drive,
+            application,
+            zones,
+            random_zones,
+            seed,
+            how,
+        } => {
+            if !(1..=2).contains(&application) {
+                return Err(format!(
+                    "application {application}: the slides have 1 and 2"
+                ));
+            }
+            let profile = drive_tool::profile::load(&drive).map_err(|why| why.to_string())?;
+            let run = simulate::Run {
+                profile,
+                seed,
+                zones,
+                random: random_zones,
+                application,
+                options: how.options(),
+            };
+            let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
+            let result = simulate::run(&run, |bytes| bar.inc(bytes))?;
+            bar.finish_and_clear();
+            print(&result)
+        }
+    }
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn print(value: &Value) -> Outcome {
+    let text = serde_json::to_string_pretty(value).map_err(|why| why.to_string())?;
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn mkfs(device: impl ZonedDevice, label: &str, uuid: Option<Uuid>) -> Outcome {
+    let mut bytes = [0; 64];
+    let place = bytes.get_mut(..label.len());
+    place
+        .ok_or("the label is longer than 64 bytes")?
+        .copy_from_slice(label.as_bytes());
+    let options = MakeOptions {
+        uuid: uuid.map_or_else(random_uuid, Ok)?,
+        label: bytes,
+        now_ns: now_ns(),
+    };
+    let bar = bar(
+        u64::from(device.zones()),
+        "resetting zones {bar:40} {pos}/{len}",
+    );
+    make(device, options, |zone| bar.set_position(u64::from(zone)))
+        .map_err(|error| error.to_string())?;
+    bar.finish_and_clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn random_uuid() -> Outcome<Uuid> {
+    let mut uuid = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut uuid));
+    read.map_err(|why| format!("/dev/urandom: {why}"))?;
+    Ok(uuid)
+}
+
+fn opened(device: &Path, options: Options) -> Outcome<FileSystem<ImageDevice>> {
+    let image = ImageDevice::open(device, !options.read_only)?;
+    FileSystem::mount(image, options, now_ns())
+        .map_err(|error| format!("{}: {error}", device.display()))
+}
+
+/// Without changing anything: what a crash left in the log is applied in memory only.
+fn looked_at(device: &Path) -> Outcome<FileSystem<ImageDevice>> {
+    let options = Options {
+        read_only: true,
+        ..Options::default()
+    };
+    opened(device, options)
+}
+
+fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -> Outcome {
+    let wants_to_write = !options.read_only;
+    let fs = opened(device, options)?;
+    if let (Some(why), true) = (fs.refusal(), wants_to_write) {
+        eprintln!("safs: {}: mounted read-only: {why}", device.display());
+    }
+    let read_only = fs.refusal().is_some();
+    let fs: Shared<ImageDevice> = Arc::new(Mutex::new(Some(fs)));
+    let mut config = fuser::Config::default();
+    config.mount_options = vec![
+        fuser::MountOption::FSName(device.display().to_string()),
+        fuser::MountOption::Subtype("safs".into()),
+        fuser::MountOption::DefaultPermissions,
+        fuser::MountOption::NoAtime,
+        if read_only {
+            fuser::MountOption::RO
+        } else {
+            fuser::MountOption::RW
+        },
+    ];
+    if allow_other {
+        config.acl = fuser::SessionACL::All;
+    }
+    let ticking = Arc::clone(&fs);
+    // Writes what has waited for long enough; ends with the program.
+    std::thread::spawn(move || loop {
+        std::thread::sleep(Duration::from_secs(1));
+        match locked(&ticking).as_mut().map(|fs| fs.tick(now_ns())) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => eprintln!("safs: {error}"),
+            None => return,
+        }
+    });
+    let served = fuser::mount(Adapter::new(Arc::clone(&fs)), directory, &config);
+    let fs = locked(&fs).take();
+    let unmounted = fs.map_or(Ok(()), |fs| fs.unmount().map(drop));
+    served.map_err(|why| format!("{}: {why}", directory.display()))?;
+    unmounted.map_err(|error| format!("{}: {error}", device.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fsck(device: &Path, data: bool, json: bool) -> Outcome {
+    let mut fs = looked_at(device)?;
+    let bar = bar(0, "{spinner} {pos} keys");
+    let report = fs.check(data, |keys| bar.set_position(keys));
+    bar.finish_and_clear();
+    let report = report.map_err(|error| format!("{}: {error}", device.display()))?;
+    if json {
+        print(&json!({
+            "problems": report.problems,
+            "inodes": report.inodes,
+            "names": report.names,
+            "extents": report.extents,
+            "nodes": report.nodes,
+            "read_bytes": report.read_bytes,
+            "copies_lost": fs.counters().copies_lost,
+        }))?;
+    } else {
+        report
+            .problems
+            .iter()
+            .for_each(|problem| println!("{problem}"));
+        println!(
+            "{}: {} inodes, {} extents, {} nodes: {} problems",
+            device.display(),
+            report.inodes,
+            report.extents,
+            report.nodes,
+            report.problems.len()
+        );
+    }
+    match report.problems.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::from(FSCK_ERRORS_LEFT)),
+    }
+}
+
+fn dump(device: &Path, what: &What) -> Outcome {
+    let failed = |error: safs::Error| format!("{}: {error}", device.display());
+    match what {
+        What::Superblock | What::Roots => {
+            let mut disk = Disk::new(ImageDevice::open(device, false)?).map_err(failed)?;
+            let superblock = recovery::superblock(&mut disk).map_err(failed)?;
+            if matches!(what, What::Superblock) {
+                return print(&show::superblock(&superblock));
+            }
+            let roots = recovery::roots(&mut disk, &superblock).map_err(failed)?;
+            let roots: Vec<Value> = roots
+                .iter()
+                .map(|(root, copies)| show::root(root, *copies))
+                .collect();
+            print(&Value::Array(roots))
+        }
+        What::Zones => {
+            let fs = looked_at(device)?;
+            let zones = fs.zones().iter().map(|(_, entry)| show::zone_entry(entry));
+            print(&Value::Array(zones.collect()))
+        }
+        What::Catalog => {
+            let mut fs = looked_at(device)?;
+            fs.each_key(|key, value| println!("{key:?} {}", show::value(key, value)))
+                .map_err(failed)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Segment { place } => {
+            let numbers = place
+                .split_once(':')
+                .and_then(|(zone, block)| Some((zone.parse().ok()?, block.parse().ok()?)));
+            let (zone, block) =
+                numbers.ok_or_else(|| format!("{place}: expected a zone and a block, as 17:0"))?;
+            let header = looked_at(device)?
+                .segment(ZoneId(zone), block)
+                .map_err(failed)?;
+            print(&show::header(&header))
+        }
+    }
+}
+
+fn stat(device: &Path, json: bool) -> Outcome {
+    let fs = looked_at(device)?;
+    let geometry = fs.geometry();
+    let statistics = show::statistics(&fs, geometry);
+    if json {
+        return print(&statistics);
+    }
+    print(&statistics)?;
+    println!(
+        "R random  . free  l log  f file  s shared  ! given up; capital: at least half of it lives"
+    );
+    println!("{}", show::map(&fs).trim_start_matches('\n'));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compact(device: &Path, all: bool) -> Outcome {
+    let failed = |error: safs::Error| format!("{}: {error}", device.display());
+    let mut fs = opened(device, Options::default())?;
+    let bar = bar(0, "{spinner} {pos} zones left");
+    let result = fs.compact(all, |left| bar.set_position(left as u64));
+    bar.finish_and_clear();
+    let space = result.map_err(failed)?;
+    let moved = fs.counters().moved_bytes;
+    fs.unmount().map_err(failed)?;
+    println!(
+        "{} bytes moved, {} of {} blocks free",
+        moved, space.free, space.blocks
+    );
+    Ok(ExitCode::SUCCESS)
+}

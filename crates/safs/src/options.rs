@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a mount can choose.
+
+/// Where data go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Everything to the log, as in the slides; compaction moves it to its file.
+    Log,
+    /// What proves to be a large stream goes straight to zones of its own.
+    Auto,
+}
+
+/// See the fields.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where data go first.
+    pub placement: Placement,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// Blocks of the largest segment.
+    pub segment_blocks: u32,
+    /// A file is a stream after so many bytes without an fsync.
+    pub stream_after_bytes: u64,
+    /// A stream is written in pieces of this size.
+    pub turn_bytes: u64,
+    /// Streams at a time.
+    pub streams_max: usize,
+    /// Data that wait in memory to be written, all files together.
+    pub buffer_bytes: u64,
+    /// Data of a file that wait for the gap before them to be filled.
+    pub gap_bytes: u64,
+    /// Changes since the root record that are kept in memory.
+    pub overlay_bytes: usize,
+    /// Nodes of the catalog that are kept in memory.
+    pub node_cache_bytes: usize,
+    /// Checksums of segments that are kept in memory.
+    pub header_cache_bytes: usize,
+    /// What is read ahead of a file that is read in order.
+    pub read_ahead_bytes: usize,
+    /// Estimated time that reading the log may take after a crash: then there is a new root record.
+    pub recovery_budget_ns: u64,
+    /// Data are written at the latest so long after they were accepted.
+    pub dirty_max_ns: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            placement: Placement::Auto,
+            read_only: false,
+            segment_blocks: crate::format::SEGMENT_BLOCKS_MAX,
+            stream_after_bytes: 64 << 20,
+            turn_bytes: 64 << 20,
+            streams_max: 4,
+            buffer_bytes: 320 << 20,
+            gap_bytes: 16 << 20,
+            overlay_bytes: 8 << 20,
+            node_cache_bytes: 32 << 20,
+            header_cache_bytes: 16 << 20,
+            read_ahead_bytes: 8 << 20,
+            recovery_budget_ns: 450_000_000,
+            dirty_max_ns: 5_000_000_000,
+        }
+    }
+}

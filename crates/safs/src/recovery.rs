@@ -1,0 +1,686 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mounting. After a crash the log behind the newest root record is read forward; the decision table with its rows R1 to
+//! R23 is in docs/safs-design.md, and the branches name the rows.
+//!
+//! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
+//! it is first used.
+
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::error::{At, Error, Result};
+use crate::format::*;
+use crate::fs::{root_slot, Counters, FileSystem, Layout, Log};
+use crate::lru::Lru;
+use crate::node_store::NodeStore;
+use crate::options::Options;
+use crate::zones::Zones;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use zoned::{Block, ZoneId, ZonedDevice};
+
+/// Blocks between two checks of a file's end.
+const VERIFY_BLOCKS: u32 = 256;
+/// Orphans listed at a time.
+const ORPHANS_AT_ONCE: usize = 256;
+
+/// Finds the superblock: the first one, or its mirror, which is at the start of some zone (R1).
+pub fn superblock<D: ZonedDevice>(disk: &mut Disk<D>) -> Result<Superblock> {
+    let mut block = vec![0; BLOCK];
+    disk.read(Block(0), &mut block)?;
+    let first = Superblock::decode(&block);
+    if let Ok(found) = first {
+        return Ok(found);
+    }
+    let geometry = disk.geometry();
+    for zone in 1..geometry.conventional.max(2) {
+        let at = disk.block_of(ZoneId(zone), 0);
+        if disk.read(at, &mut block).is_err() {
+            continue;
+        }
+        match Superblock::decode(&block) {
+            Ok(found) if found.mirror_blocks == at.0 => return Ok(found),
+            _ => continue,
+        }
+    }
+    first.at(|| "the superblock".into())
+}
+
+/// The root records that can be read, the newest first, each with whether its two copies are good.
+pub fn roots<D: ZonedDevice>(
+    disk: &mut Disk<D>,
+    superblock: &Superblock,
+) -> Result<Vec<(Root, [bool; 2])>> {
+    let mut found: BTreeMap<u64, (Root, [bool; 2])> = BTreeMap::new();
+    for (copy, distance) in [0, superblock.mirror_blocks].into_iter().enumerate() {
+        let mut slots = vec![0; ROOT_SLOTS as usize * BLOCK];
+        if disk.read(Block(1 + distance), &mut slots).is_err() {
+            // One bad block must not hide its neighbours.
+            for (i, slot) in slots.chunks_exact_mut(BLOCK).enumerate() {
+                if disk.read(Block(1 + distance + i as u64), slot).is_err() {
+                    slot.fill(0);
+                }
+            }
+        }
+        for (i, slot) in slots.chunks_exact(BLOCK).enumerate() {
+            let Ok(root) = Root::decode(slot, &superblock.uuid) else {
+                continue;
+            };
+            if root_slot(root.root_seq) != Block(1 + i as u64) {
+                continue;
+            }
+            let entry = found.entry(root.root_seq).or_insert((root, [false; 2]));
+            entry.1[copy] = true;
+        }
+    }
+    Ok(found.into_values().rev().collect())
+}
+
+/// What reading the log forward found.
+struct Forward {
+    flushed_seq: u64,
+    /// Segments with extents that they put, and where: their data may be missing.
+    puts: Vec<(u64, Ino, u64)>,
+    next: Option<(ZoneId, u64)>,
+    next_is_named: bool,
+    previous: u32,
+    /// A segment that was durable cannot be found (R7).
+    lost: Option<String>,
+    /// Something was written after the root record.
+    is_dirty: bool,
+}
+
+impl<D: ZonedDevice> FileSystem<D> {
+    /// Mounts a file system. Time is in nanoseconds since 1970.
+    pub fn mount(device: D, options: Options, now_ns: i64) -> Result<Self> {
+        let mut disk = Disk::new(device)?;
+        let superblock = superblock(&mut disk)?;
+        let geometry = disk.geometry();
+        if superblock.zones > geometry.zones
+            || superblock.zone_blocks != geometry.zone_blocks
+            || superblock.random_zones > geometry.conventional
+        {
+            return Err(Error::corrupt(
+                "the superblock",
+                "it is of a device with other zones",
+            ));
+        }
+        let layout = Layout::of(&superblock).ok_or(Damage("its random-write zones are too small"));
+        let layout = layout.at(|| "the superblock".into())?;
+        let mut failure = Error::corrupt("the root records", "none can be read");
+        for (i, (root, _)) in roots(&mut disk, &superblock)?.into_iter().enumerate() {
+            let nodes = NodeStore::new(
+                superblock.uuid,
+                superblock.mirror_blocks,
+                layout.nodes,
+                layout.slots,
+                options.node_cache_bytes,
+            );
+            let (zones, catalog) = match read_image(&mut disk, &superblock, &root, nodes) {
+                Ok(image) => image,
+                Err(error) => {
+                    // R2: the one before, and then with doubts.
+                    failure = error;
+                    continue;
+                }
+            };
+            let refusal = (i > 0).then(|| failure.to_string());
+            let mut fs = FileSystem {
+                headers: Lru::new(options.header_cache_bytes),
+                options,
+                layout,
+                catalog,
+                zones,
+                log: Log {
+                    at: root.log,
+                    next: None,
+                    next_is_named: false,
+                    previous: root.log.block,
+                    tail_ns: 0,
+                },
+                pending: VecDeque::new(),
+                files: BTreeMap::new(),
+                held_bytes: 0,
+                seq: root.seq,
+                flushed_seq: root.seq,
+                root_seq: root.root_seq,
+                mount_gen: root.mount_gen,
+                next_ino: root.next_ino,
+                inodes: root.inodes,
+                unverified: BTreeSet::new(),
+                left_zones: Vec::new(),
+                shared_zone: None,
+                now_ns,
+                dirty_since_ns: None,
+                refusal,
+                was_clean: root.clean,
+                counters: Counters::default(),
+                superblock,
+                disk,
+            };
+            fs.recover()?;
+            return Ok(fs);
+        }
+        Err(failure)
+    }
+
+    /// Brings memory to what the log says, and makes a new root record before anything else is written (R18).
+    fn recover(&mut self) -> Result {
+        let forward = self.roll_forward()?;
+        self.flushed_seq = forward.flushed_seq;
+        self.log.next_is_named = forward.next_is_named;
+        self.log.previous = forward.previous;
+        for (_, ino, logical) in forward
+            .puts
+            .iter()
+            .filter(|(seq, ..)| *seq > forward.flushed_seq)
+        {
+            self.doubt(*ino, *logical)?;
+        }
+        let marks = (
+            Key::first(Ino(0), Kind::Unverified),
+            Key::behind(Ino(0), Kind::Unverified),
+        );
+        let marks = self
+            .catalog
+            .scan(&mut self.disk, &marks.0, &marks.1, usize::MAX)?;
+        self.unverified = marks
+            .iter()
+            .filter_map(|cell| cell.key.number().map(Ino))
+            .collect();
+        if let Some(lost) = forward.lost {
+            self.refusal.get_or_insert(lost);
+        }
+        if self.options.read_only {
+            self.refusal
+                .get_or_insert_with(|| "mounted read-only".into());
+        }
+        if self.refusal.is_some() {
+            return Ok(());
+        }
+        self.mount_gen += 1;
+        self.zones.begin(self.mount_gen);
+        self.settle_zones(forward.next, forward.is_dirty)?;
+        self.log.next = match forward.next {
+            Some((zone, epoch)) if self.zones.get(zone)?.epoch == epoch => Some(zone),
+            _ => None,
+        };
+        if self.log.next.is_none() {
+            self.log.next_is_named = false;
+            self.log.next = self.open_zone(ZoneKind::Log, Ino(0))?;
+        }
+        self.root_commit(false)?;
+        self.finish_deletions()
+    }
+
+    /// Reads the log behind the root record.
+    fn roll_forward(&mut self) -> Result<Forward> {
+        let mut forward = Forward {
+            flushed_seq: self.flushed_seq,
+            puts: Vec::new(),
+            next: None,
+            next_is_named: false,
+            previous: self.log.at.block,
+            lost: None,
+            is_dirty: !self.was_clean,
+        };
+        let first_ino = self.next_ino;
+        loop {
+            let Some(header) = self.next_header(&mut forward)? else {
+                return Ok(forward);
+            };
+            let place = || format!("log segment {}", header.log_seq);
+            for batch in header.records.batches().at(place)? {
+                self.count_inodes(&batch, first_ino);
+                for change in &batch {
+                    forward.puts.extend(
+                        put_extent(change).map(|(ino, logical)| (header.seq, ino, logical)),
+                    );
+                    self.follow_write(change)?;
+                }
+                self.apply(&batch)?;
+            }
+            let (zone, end) = (header.zone, header.block + header.segment_blocks());
+            self.zones.change(zone, |entry| {
+                *entry = ZoneEntry {
+                    epoch: header.epoch,
+                    stage: ZoneStage::Open,
+                    kind: ZoneKind::Log,
+                    write_blocks: end,
+                    ..*entry
+                };
+            })?;
+            self.log.at = LogPosition {
+                zone,
+                block: end,
+                epoch: header.epoch,
+                log_seq: header.log_seq + 1,
+            };
+            self.seq = header.seq;
+            forward.is_dirty = true;
+            forward.flushed_seq = forward.flushed_seq.max(header.flushed_seq);
+            forward.previous = header.block;
+            forward.next_is_named = header.next_zone != NO_ZONE;
+            forward.next = forward
+                .next_is_named
+                .then_some((header.next_zone, header.next_epoch));
+        }
+    }
+
+    /// The log's next header: behind the last one, or at the start of the zone that the last one names.
+    fn next_header(&mut self, forward: &mut Forward) -> Result<Option<Header>> {
+        let at = self.log.at;
+        let capacity = self.disk.geometry().capacity_blocks;
+        if at.block < capacity {
+            if let Some(header) = self.log_header(at.zone, at.block, at.epoch) {
+                return Ok(Some(header));
+            }
+        }
+        if let Some((zone, epoch)) = forward.next {
+            if self.zones.get(zone).is_ok() {
+                if let Some(header) = self.log_header(zone, 0, epoch) {
+                    self.seal_in_table(at.zone)?;
+                    return Ok(Some(header));
+                }
+            }
+        }
+        // Neither first header is there. One look further: a copy (R5), or proof that something is missing (R7).
+        if at.block < capacity {
+            if let Some(header) = self.look_ahead(forward)? {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A header that continues the log (R4); anything else is as if it were not there (R6, R17, R20).
+    fn log_header(&mut self, zone: ZoneId, block: u32, epoch: u64) -> Option<Header> {
+        let header = self.read_header(zone, block).ok()?;
+        self.continues_log(&header, zone, block, epoch)
+            .then_some(header)
+    }
+
+    fn continues_log(&self, header: &Header, zone: ZoneId, block: u32, epoch: u64) -> bool {
+        header.is_log
+            && (header.zone, header.block, header.epoch) == (zone, block, epoch)
+            && header.log_seq == self.log.at.log_seq
+            && header.mount_gen == self.mount_gen
+            && header.root_seq == self.root_seq
+            && header.segment_blocks() <= self.disk.geometry().capacity_blocks - block
+    }
+
+    fn look_ahead(&mut self, forward: &mut Forward) -> Result<Option<Header>> {
+        let at = self.log.at;
+        let end = self
+            .readable_end(at.zone)?
+            .min(at.block.saturating_add(SEGMENT_BLOCKS_MAX));
+        let uuid = self.superblock.uuid;
+        for block in at.block..end {
+            let Ok(bytes) = self.disk.read_zone(at.zone, block, 1) else {
+                continue;
+            };
+            if Header::length(&bytes, &uuid).is_err() {
+                continue;
+            }
+            let Ok(header) = self.read_header(at.zone, block) else {
+                continue;
+            };
+            if self.continues_log(&header, at.zone, at.block, at.epoch) {
+                self.counters.copies_lost += 1;
+                return Ok(Some(header));
+            }
+            let is_later =
+                header.is_log && header.epoch == at.epoch && header.mount_gen == self.mount_gen;
+            if is_later && header.log_seq > at.log_seq && header.flushed_seq > self.seq {
+                forward.lost.get_or_insert_with(|| {
+                    format!("log segment {} was durable and cannot be read", at.log_seq)
+                });
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A zone that the log left.
+    fn seal_in_table(&mut self, zone: ZoneId) -> Result {
+        let sealed_at = self.root_seq as u32;
+        self.zones.change(zone, |entry| {
+            entry.stage = ZoneStage::Sealed;
+            entry.sealed_at = sealed_at;
+        })
+    }
+
+    fn count_inodes(&mut self, batch: &[Change], first_ino: u64) {
+        for change in batch {
+            match change {
+                Change::Put(key, _) if key.kind() == Some(Kind::Inode as u8) => {
+                    let number = key.ino().map_or(0, |ino| ino.0);
+                    // Numbers are never used again: the first record of a number behind the last is a new inode.
+                    if number >= self.next_ino.max(first_ino) {
+                        self.next_ino = number + 1;
+                        self.inodes += 1;
+                    }
+                }
+                Change::Delete(key) if key.kind() == Some(Kind::Inode as u8) => {
+                    self.inodes = self.inodes.saturating_sub(1);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Zones outside the log are at least written to the end of what the log names.
+    fn follow_write(&mut self, change: &Change) -> Result {
+        let Change::Put(key, value) = change else {
+            return Ok(());
+        };
+        if key.kind() != Some(Kind::Extent as u8) {
+            return Ok(());
+        }
+        let extent = Extent::decode(value).at(|| format!("{key:?}"))?;
+        if extent.is_hole {
+            return Ok(());
+        }
+        let end = (extent.offset + u64::from(extent.bytes)).div_ceil(BLOCK as u64);
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        self.zones.change(extent.zone, |entry| {
+            entry.write_blocks = entry.write_blocks.max(end)
+        })
+    }
+
+    /// A file's bytes from a logical block on may never have been written (R8, R21).
+    fn doubt(&mut self, ino: Ino, logical: u64) -> Result {
+        if self.get(&Key::inode(ino))?.is_none() {
+            return Ok(());
+        }
+        let key = Key::unverified(ino);
+        let before = self.get(&key)?.and_then(|value| value.try_into().ok());
+        let before = before.map_or(u64::MAX, u64::from_le_bytes);
+        self.change(vec![Change::Put(
+            key,
+            before.min(logical).to_le_bytes().to_vec(),
+        )])
+    }
+
+    /// Brings the table's open zones together with what the device says of them.
+    fn settle_zones(&mut self, next: Option<(ZoneId, u64)>, is_dirty: bool) -> Result {
+        let capacity = self.disk.geometry().capacity_blocks;
+        let keeps = self.disk.keeps_write_pointers();
+        let entries: Vec<(ZoneId, ZoneEntry)> = self
+            .zones
+            .iter()
+            .map(|(zone, entry)| (zone, *entry))
+            .collect();
+        for (zone, entry) in entries {
+            if entry.kind == ZoneKind::Random || entry.stage != ZoneStage::Open {
+                self.set_known_pointer(zone, &entry)?;
+                continue;
+            }
+            if self.retire_if_bad(zone)? {
+                continue;
+            }
+            let is_log = zone == self.log.at.zone;
+            let is_next = next.is_some_and(|(next, epoch)| next == zone && epoch == entry.epoch);
+            if entry.kind == ZoneKind::Log && !is_log {
+                // R10: named as the log's next zone and never entered. A lost attempt goes when it is opened (R14).
+                if entry.live_bytes == 0 && !is_next {
+                    self.zones.change(zone, |entry| *entry = ZoneEntry::FREE)?;
+                    continue;
+                }
+                if is_next && self.disk.write_pointer(zone)? != 0 {
+                    self.disk.reset(zone)?;
+                }
+                continue;
+            }
+            if is_log {
+                self.resume_log(zone, &entry)?;
+                continue;
+            }
+            let pointer = self.disk.write_pointer(zone)?;
+            let at = entry.write_blocks.max(if keeps { pointer } else { 0 });
+            let at = at.min(capacity);
+            self.zones.change(zone, |entry| entry.write_blocks = at)?;
+            // R12, R13, R23: where the device and the log disagree, or the device cannot say, nothing more is written.
+            let is_lost = if keeps {
+                pointer < entry.write_blocks
+            } else {
+                is_dirty
+            };
+            if is_lost || at == capacity {
+                self.set_known_pointer(
+                    zone,
+                    &ZoneEntry {
+                        write_blocks: at,
+                        ..entry
+                    },
+                )?;
+                self.seal(zone)?;
+            } else {
+                self.set_known_pointer(zone, &entry)?;
+                self.left_zones.push(zone);
+            }
+        }
+        Ok(())
+    }
+
+    /// A device that keeps no write pointers learns what the table knows.
+    fn set_known_pointer(&mut self, zone: ZoneId, entry: &ZoneEntry) -> Result {
+        if self.disk.keeps_write_pointers() || entry.kind == ZoneKind::Random {
+            return Ok(());
+        }
+        let is_full = matches!(entry.stage, ZoneStage::Sealed | ZoneStage::Dying);
+        let capacity = self.disk.geometry().capacity_blocks;
+        let at = if is_full {
+            capacity
+        } else {
+            entry.write_blocks
+        };
+        self.disk.set_write_pointer(zone, at)
+    }
+
+    /// Where the log goes on: behind its last segment, and behind what a lost one left (R11).
+    fn resume_log(&mut self, zone: ZoneId, entry: &ZoneEntry) -> Result {
+        let capacity = self.disk.geometry().capacity_blocks;
+        if !self.disk.keeps_write_pointers() {
+            return self.set_known_pointer(zone, entry);
+        }
+        // Also where the last segment was torn (R8): its header is there, the rest is not, and files named in it are cut
+        // when they are first used. That what was flushed is gone (R12) shows in its checksums, as EIO (R9).
+        let pointer = self.disk.write_pointer(zone)?;
+        let at = pointer.min(capacity);
+        self.log.at.block = at;
+        if at != entry.write_blocks {
+            self.log.next_is_named = false;
+        }
+        self.zones.change(zone, |entry| entry.write_blocks = at)
+    }
+
+    /// Deletes what had no name when the power failed or the file system was unmounted.
+    fn finish_deletions(&mut self) -> Result {
+        loop {
+            let (first, behind) = (
+                Key::first(Ino(0), Kind::Orphan),
+                Key::behind(Ino(0), Kind::Orphan),
+            );
+            let cells = self
+                .catalog
+                .scan(&mut self.disk, &first, &behind, ORPHANS_AT_ONCE)?;
+            let orphans: Vec<Ino> = cells
+                .iter()
+                .filter_map(|cell| cell.key.number().map(Ino))
+                .collect();
+            if orphans.is_empty() {
+                return self.maintain();
+            }
+            for ino in orphans {
+                match self.delete_inode(ino) {
+                    Err(Error::NotFound) => self.change(vec![Change::Delete(Key::orphan(ino))])?,
+                    other => other?,
+                }
+                self.reserve_change(true)?;
+            }
+        }
+    }
+
+    /// Checks the end of a file that the log named before it was flushed, and cuts it at the first block that never
+    /// arrived (R8). What the device cannot read stays: it may have been confirmed (R9).
+    pub(crate) fn verify_end(&mut self, ino: Ino) -> Result {
+        if !self.unverified.remove(&ino) {
+            return Ok(());
+        }
+        let mark = Key::unverified(ino);
+        let from = self.get(&mark)?.and_then(|value| value.try_into().ok());
+        let Some(from) = from.map(u64::from_le_bytes) else {
+            return Ok(());
+        };
+        let mut at = from;
+        loop {
+            let extents = self.extents(ino, at, 64)?;
+            let Some((last, extent)) = extents.last().copied() else {
+                break;
+            };
+            for (logical, extent) in extents.into_iter().filter(|(logical, _)| *logical >= at) {
+                if let Some(good) = self.first_bad(&extent)? {
+                    self.cut(ino, logical, &extent, good)?;
+                    return self.change(vec![Change::Delete(mark)]);
+                }
+            }
+            if last + extent.blocks() <= at {
+                break;
+            }
+            at = last + extent.blocks();
+        }
+        self.change(vec![Change::Delete(mark)])
+    }
+
+    /// The first block of an extent that never arrived.
+    fn first_bad(&mut self, extent: &Extent) -> Result<Option<u32>> {
+        if extent.is_hole {
+            return Ok(None);
+        }
+        let is_missing = |error: &Error| {
+            matches!(error, Error::Corrupt { .. }) || error.is_beyond_write_pointer()
+        };
+        if extent.is_fragment {
+            return Ok(self
+                .read_fragment(extent)
+                .err()
+                .filter(is_missing)
+                .map(|_| 0));
+        }
+        let blocks = u32::try_from(extent.blocks()).unwrap_or(u32::MAX);
+        for first in (0..blocks).step_by(VERIFY_BLOCKS as usize) {
+            let count = VERIFY_BLOCKS.min(blocks - first);
+            if self.read_blocks(extent, first, count).is_ok() {
+                continue;
+            }
+            for block in first..first + count {
+                match self.read_blocks(extent, block, 1) {
+                    Err(error) if is_missing(&error) => return Ok(Some(block)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Cuts a file behind `good` blocks of the extent at `logical`.
+    fn cut(&mut self, ino: Ino, logical: u64, extent: &Extent, good: u32) -> Result {
+        while self
+            .last_extent(ino)?
+            .is_some_and(|(last, _)| last > logical)
+        {
+            let (last, gone) = self.last_extent(ino)?.unwrap_or((logical, *extent));
+            let mut batch = Vec::new();
+            crate::append::remove_extent(&mut batch, Key::extent(ino, last), &gone);
+            self.shrink(ino, last * BLOCK as u64, gone.stored(), batch)?;
+        }
+        let bytes = good * BLOCK as u32;
+        let gone = extent.bytes - bytes;
+        let key = Key::extent(ino, logical);
+        let mut batch = vec![Change::Live(extent.zone, -i64::from(gone))];
+        batch.push(match good {
+            0 => Change::Delete(key),
+            _ => Change::Put(key, Extent { bytes, ..*extent }.encode()),
+        });
+        self.shrink(
+            ino,
+            logical * BLOCK as u64 + u64::from(bytes),
+            u64::from(gone),
+            batch,
+        )
+    }
+
+    fn shrink(&mut self, ino: Ino, written: u64, gone: u64, mut batch: Vec<Change>) -> Result {
+        let mut inode = self.inode(ino)?;
+        (inode.written, inode.size) = (written, written);
+        inode.head = inode.head.min(written);
+        inode.stored = inode.stored.saturating_sub(gone);
+        batch.push(Change::Put(Key::inode(ino), inode.encode()));
+        self.change(batch)
+    }
+
+    /// Leaves a root record that says that nothing is behind it. Gives the device back.
+    pub fn unmount(mut self) -> Result<D> {
+        if self.refusal.is_none() {
+            self.sync()?;
+            let unnamed: Vec<Ino> = self.files.keys().copied().collect();
+            for ino in unnamed {
+                if self.inode(ino).is_ok_and(|inode| inode.nlink == 0) {
+                    self.delete_inode(ino)?;
+                }
+            }
+            self.root_commit(true)?;
+        }
+        Ok(self.disk.into_device())
+    }
+}
+
+/// The file and logical block of an extent that a change puts.
+fn put_extent(change: &Change) -> Option<(Ino, u64)> {
+    match change {
+        Change::Put(key, _) if key.kind() == Some(Kind::Extent as u8) => {
+            Some((key.ino()?, key.number()?))
+        }
+        _ => None,
+    }
+}
+
+/// Zone table and catalog of a root record (R2: from either copy).
+fn read_image<D: ZonedDevice>(
+    disk: &mut Disk<D>,
+    superblock: &Superblock,
+    root: &Root,
+    mut nodes: NodeStore,
+) -> Result<(Zones, Catalog)> {
+    let place = || format!("the image of root record {}", root.root_seq);
+    let table_bytes = superblock.zones as usize * ZONE_ENTRY_BYTES;
+    let map_bytes = NodeStore::map_bytes(nodes.slots());
+    let blocks = root.image.blocks as usize;
+    let end = root.image.at.0.saturating_add(blocks as u64);
+    if end > superblock.mirror_blocks || blocks * BLOCK < table_bytes + map_bytes {
+        return Err(Error::corrupt(
+            place(),
+            "it cannot be where the record says",
+        ));
+    }
+    let mut image = vec![0; blocks * BLOCK];
+    let mut is_good = false;
+    for distance in [0, superblock.mirror_blocks] {
+        let read = disk.read(root.image.at + distance, &mut image);
+        is_good = read.is_ok() && crc32c::crc32c(&image) == root.image.crc;
+        if is_good {
+            break;
+        }
+    }
+    if !is_good {
+        return Err(Error::corrupt(place(), "both copies are bad"));
+    }
+    let zones = Zones::decode(&image[..table_bytes], root.mount_gen)?;
+    nodes.decode_map(&image[table_bytes..table_bytes + map_bytes])?;
+    if root.log.zone.0 < superblock.random_zones || zones.get(root.log.zone).is_err() {
+        return Err(Error::corrupt(
+            place(),
+            "the log cannot be where the record says",
+        ));
+    }
+    Ok((zones, Catalog::new(nodes, root.catalog)))
+}

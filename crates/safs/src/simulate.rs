@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The slides' two applications on a simulated drive, in virtual time and without a kernel.
+
+use safs::format::{FileType, Ino, BLOCK};
+use safs::{make, FileSystem, MakeOptions, Options, Owner};
+use serde_json::{json, Value};
+use smr_drive::contents::Contents;
+use smr_drive::file::Opened;
+use smr_drive::profile::Profile;
+use smr_drive::state::State;
+use smr_drive::{Drive, ZonedDisk};
+use zoned::{DeviceError, Lba, Zone, ZoneId, ZoneType, ZonedDevice, SECTOR_BYTES};
+
+/// Files of both applications.
+const FILES: usize = 4;
+/// Bytes of the writes that find a drive's raw rate.
+const RAW_WRITE_BYTES: usize = 16 << 20;
+
+/// Some zones of a drive: conventional ones, and the sequential ones behind them.
+pub struct Part {
+    disk: ZonedDisk,
+    first: u32,
+    zones: u32,
+    shift_sectors: u64,
+}
+
+impl Part {
+    /// The last `random` conventional zones of a fresh drive, and sequential ones up to `zones` together.
+    pub fn new(profile: Profile, seed: u64, zones: u32, random: u32) -> Result<Self, String> {
+        let opened = Opened {
+            state: Box::new(State::new(profile, seed)),
+            contents: Contents::new(),
+        };
+        let disk = ZonedDisk::new(Drive::new(opened, seed));
+        let is_conventional = |zone: &u32| {
+            disk.zone(ZoneId(*zone))
+                .is_some_and(|zone| zone.zone_type == ZoneType::Conventional)
+        };
+        let conventional = (0..disk.zones()).take_while(is_conventional).count() as u32;
+        let first = conventional.checked_sub(random);
+        let first =
+            first.filter(|first| u64::from(*first) + u64::from(zones) <= u64::from(disk.zones()));
+        let first = first.ok_or_else(|| {
+            format!(
+                "the drive has {conventional} conventional zones of {}",
+                disk.zones()
+            )
+        })?;
+        let zone_sectors = disk.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors);
+        Ok(Part {
+            disk,
+            first,
+            zones,
+            shift_sectors: u64::from(first) * zone_sectors,
+        })
+    }
+
+    fn zone_id(&self, zone: ZoneId) -> ZoneId {
+        ZoneId(zone.0 + self.first)
+    }
+
+    fn lba(&self, at: Lba) -> Lba {
+        Lba(at.0 + self.shift_sectors)
+    }
+}
+
+impl ZonedDevice for Part {
+    fn zones(&self) -> u32 {
+        self.zones
+    }
+    fn zone(&self, zone: ZoneId) -> Option<Zone> {
+        let mut zone = (zone.0 < self.zones).then(|| self.disk.zone(self.zone_id(zone)))??;
+        zone.start.0 -= self.shift_sectors;
+        zone.write_pointer.0 = zone.write_pointer.0.saturating_sub(self.shift_sectors);
+        Some(zone)
+    }
+    fn open_max(&self) -> Option<u32> {
+        self.disk.open_max()
+    }
+    fn read(&mut self, at: Lba, data: &mut [u8]) -> Result<(), DeviceError> {
+        self.disk.read(self.lba(at), data)
+    }
+    fn write(&mut self, at: Lba, data: &[u8]) -> Result<(), DeviceError> {
+        self.disk.write(self.lba(at), data)
+    }
+    fn open_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
+        self.disk.open_zone(self.zone_id(zone))
+    }
+    fn close_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
+        self.disk.close_zone(self.zone_id(zone))
+    }
+    fn finish_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
+        self.disk.finish_zone(self.zone_id(zone))
+    }
+    fn reset_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
+        self.disk.reset_zone(self.zone_id(zone))
+    }
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.disk.flush()
+    }
+}
+
+/// What is to be run.
+pub struct Run {
+    /// The drive.
+    pub profile: Profile,
+    /// Of the drive.
+    pub seed: u64,
+    /// Zones of the file system, random-write ones included.
+    pub zones: u32,
+    /// Random-write zones.
+    pub random: u32,
+    /// 1 or 2, as in the slides.
+    pub application: u32,
+    /// How the file system is mounted.
+    pub options: Options,
+}
+
+/// Counts virtual time by phase.
+struct Meter {
+    begin_ns: u64,
+    device_bytes: u64,
+    phases: Vec<Value>,
+}
+
+impl Meter {
+    fn end(&mut self, fs: &FileSystem<Part>, name: &str, bytes: u64) {
+        let now_ns = fs.device().disk.now_ns();
+        let ns = now_ns - self.begin_ns;
+        let written = fs.device_bytes() - self.device_bytes;
+        self.phases.push(json!({
+            "phase": name,
+            "bytes": bytes,
+            "device_written_bytes": written,
+            "virtual_ns": ns,
+            "rate_mib_s": rate(bytes, ns),
+        }));
+        (self.begin_ns, self.device_bytes) = (now_ns, fs.device_bytes());
+    }
+}
+
+fn rate(bytes: u64, ns: u64) -> f64 {
+    let rate = bytes as f64 / (1 << 20) as f64 / (ns as f64 / 1e9);
+    (rate * 10.0).round() / 10.0
+}
+
+/// Runs an application; the answer has a line for each phase.
+pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
+    let part = || Part::new(run.profile.clone(), run.seed, run.zones, run.random);
+    let raw = raw_rate(part()?, run)?;
+    let make_options = MakeOptions {
+        uuid: *b"simulated SAFS!!",
+        label: [0; 64],
+        now_ns: 0,
+    };
+    let failed = |error: safs::Error| error.to_string();
+    let device = make(part()?, make_options, |_| ()).map_err(failed)?;
+    let begin_ns = device.disk.now_ns();
+    let mut fs = FileSystem::mount(device, run.options.clone(), 0).map_err(failed)?;
+    let mut meter = Meter {
+        begin_ns,
+        device_bytes: 0,
+        phases: Vec::new(),
+    };
+    meter.end(&fs, "mount", 0);
+    let capacity = u64::from(run.zones) * zone_bytes(&fs);
+    let share = if run.application == 1 {
+        capacity / 2
+    } else {
+        capacity / 4 * 3
+    };
+    let each = share / FILES as u64 / BLOCK as u64 * BLOCK as u64;
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        files.push(create(&mut fs, number)?);
+    }
+    append(&mut fs, &files, each, &mut progress).map_err(failed)?;
+    meter.end(&fs, "append", each * FILES as u64);
+    if run.application == 1 {
+        read(&mut fs, &files, each).map_err(failed)?;
+        meter.end(&fs, "read", each * FILES as u64);
+    } else {
+        for number in 0..FILES {
+            remove(&mut fs, number, files[number])?;
+            files[number] = create(&mut fs, number)?;
+            append(&mut fs, &files[number..=number], each, &mut progress).map_err(failed)?;
+            meter.end(&fs, "replace", each);
+        }
+    }
+    for (number, ino) in files.into_iter().enumerate() {
+        remove(&mut fs, number, ino)?;
+    }
+    meter.end(&fs, "delete", 0);
+    let counters = fs.counters();
+    let accepted = counters.accepted_bytes.max(1) as f64;
+    Ok(json!({
+        "drive": run.profile.name,
+        "application": run.application,
+        "placement": format!("{:?}", run.options.placement).to_lowercase(),
+        "zones": run.zones,
+        "raw_write_mib_s": raw,
+        "phases": meter.phases,
+        "amplification": (fs.device_bytes() as f64 / accepted * 1000.0).round() / 1000.0,
+        "zones_compacted": counters.compacted,
+        "root_records": counters.roots,
+    }))
+}
+
+fn zone_bytes(fs: &FileSystem<Part>) -> u64 {
+    u64::from(fs.superblock().zone_blocks) * BLOCK as u64
+}
+
+/// The rate at which the same zones of the same drive take as many bytes with nothing in between.
+fn raw_rate(mut part: Part, run: &Run) -> Result<f64, String> {
+    let data = vec![0x5a; RAW_WRITE_BYTES];
+    let begin_ns = part.disk.now_ns();
+    let mut bytes = 0;
+    for zone in (run.random..run.zones / 2).map(ZoneId) {
+        let report = part.zone(zone).ok_or("a zone is missing")?;
+        let mut at = report.start;
+        while at.0 < report.start.0 + report.capacity_sectors {
+            part.write(at, &data)
+                .map_err(|error| format!("raw write: {error:?}"))?;
+            at.0 += RAW_WRITE_BYTES as u64 / SECTOR_BYTES;
+            bytes += RAW_WRITE_BYTES as u64;
+        }
+    }
+    part.flush()
+        .map_err(|error| format!("raw flush: {error:?}"))?;
+    Ok(rate(bytes, part.disk.now_ns() - begin_ns))
+}
+
+fn create(fs: &mut FileSystem<Part>, number: usize) -> Result<Ino, String> {
+    let name = format!("file{number}");
+    let owner = Owner::default();
+    let ino = fs.create(Ino(1), name.as_bytes(), FileType::Regular, owner, 0);
+    let ino = ino.map_err(|error| error.to_string())?;
+    fs.open(ino).map_err(|error| error.to_string())?;
+    Ok(ino)
+}
+
+fn remove(fs: &mut FileSystem<Part>, number: usize, ino: Ino) -> Result<(), String> {
+    let removed = fs.unlink(Ino(1), format!("file{number}").as_bytes());
+    removed
+        .and_then(|()| fs.release(ino))
+        .map_err(|error| error.to_string())
+}
+
+/// One block to each file in turn. What one contains says where it belongs.
+fn append(
+    fs: &mut FileSystem<Part>,
+    files: &[Ino],
+    each: u64,
+    progress: &mut impl FnMut(u64),
+) -> safs::Result {
+    let mut block = [0x11; BLOCK];
+    for at in (0..each).step_by(BLOCK) {
+        for ino in files {
+            block[..8].copy_from_slice(&at.to_le_bytes());
+            block[8..16].copy_from_slice(&ino.0.to_le_bytes());
+            fs.write(*ino, at, &block)?;
+        }
+        fs.tick(fs.device().disk.now_ns() as i64)?;
+        progress(files.len() as u64 * BLOCK as u64);
+    }
+    fs.sync()
+}
+
+fn read(fs: &mut FileSystem<Part>, files: &[Ino], each: u64) -> safs::Result {
+    for at in (0..each).step_by(BLOCK) {
+        for ino in files {
+            let block = fs.read(*ino, at, BLOCK)?;
+            let is_right = block[..8] == at.to_le_bytes() && block[8..16] == ino.0.to_le_bytes();
+            if !is_right {
+                return Err(safs::Error::Invalid(
+                    "what was read is not what was written",
+                ));
+            }
+        }
+    }
+    Ok(())
+}

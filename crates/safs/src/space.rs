@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Room: what may be accepted, and how room is made.
+//!
+//! INV-S8: what was accepted fits. Data are accepted only if they, what waits already and the reserve fit into free zones
+//! and the log's zone; deletions draw on the reserve.
+
+use crate::append::unless_full;
+use crate::error::{Error, Result};
+use crate::format::*;
+use crate::fs::FileSystem;
+use zoned::{ZoneId, ZonedDevice};
+
+/// Zones that are left for compaction's outputs, for deletions, and for the log's way past its next zone.
+const RESERVE_ZONES: u64 = 4;
+/// Slots for nodes that only deletions may use.
+const RESERVE_NODES: u32 = 4;
+/// A zone more than this full of live bytes, in percent, is not worth moving.
+const LIVE_MAX_PERCENT: u64 = 95;
+/// The oldest zone is the victim unless another is emptier by so many points.
+const EMPTIER_PERCENT: u64 = 25;
+
+/// What `statfs` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Blocks that data can use.
+    pub blocks: u64,
+    /// Blocks that are free for them.
+    pub free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that could still be made, about.
+    pub inodes_free: u64,
+}
+
+impl<D: ZonedDevice> FileSystem<D> {
+    fn reserve_zones(&self) -> u64 {
+        let sequential = self.zones.count() - self.superblock.random_zones;
+        RESERVE_ZONES + u64::from(sequential / 100)
+    }
+
+    fn zone_bytes(&self) -> u64 {
+        u64::from(self.disk.geometry().capacity_blocks) * BLOCK as u64
+    }
+
+    /// Bytes that can be accepted now, without making room.
+    fn room_bytes(&self) -> u64 {
+        let free = u64::from(self.zones.free()) + u64::from(self.log.next.is_some());
+        let log = self.disk.geometry().capacity_blocks - self.log.at.block;
+        let room = free.saturating_sub(self.reserve_zones()) * self.zone_bytes();
+        room + u64::from(log) * BLOCK as u64
+    }
+
+    /// What data will need: themselves, headers, a last block for each file.
+    fn needed_bytes(&self, more: u64) -> u64 {
+        let files = self.files.len() as u64 + 2;
+        let held = self.held_bytes + more;
+        held + held / 64 + files * 2 * BLOCK as u64
+    }
+
+    /// Refuses data for which there is no room, after having tried to make some.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result {
+        self.writable()?;
+        while self.needed_bytes(bytes) > self.room_bytes() {
+            if !self.make_room()? {
+                return Err(Error::NoSpace);
+            }
+        }
+        self.reserve_nodes(true)
+    }
+
+    /// Refuses a change of the catalog for which there is no room. Deletions may use the last of it.
+    pub(crate) fn reserve_change(&mut self, is_deletion: bool) -> Result {
+        self.writable()?;
+        if !is_deletion {
+            while self.room_bytes() < 8 * BLOCK as u64 {
+                if !self.make_room()? {
+                    return Err(Error::NoSpace);
+                }
+            }
+        }
+        self.reserve_nodes(!is_deletion)
+    }
+
+    fn reserve_nodes(&mut self, with_reserve: bool) -> Result {
+        let reserve = if with_reserve {
+            RESERVE_NODES + self.catalog.nodes.slots() / 16
+        } else {
+            0
+        };
+        let lacks = |fs: &Self| fs.catalog.nodes.free() < fs.catalog.nodes_needed() + reserve;
+        if lacks(self) && self.catalog.changed() > 0 {
+            self.root_commit(false)?;
+        }
+        match lacks(self) {
+            true if with_reserve => Err(Error::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
+    /// What has to be done from time to time: after every call that changed something.
+    pub(crate) fn maintain(&mut self) -> Result {
+        if self.refusal.is_some() {
+            return Ok(());
+        }
+        if self.held_bytes > self.options.buffer_bytes {
+            self.push_ready()?;
+        }
+        let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
+        if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
+            self.root_commit(false)?;
+        }
+        while u64::from(self.zones.free()) < self.low_zones() && self.make_room()? {}
+        Ok(())
+    }
+
+    /// Free zones below which room is made before anyone asks.
+    fn low_zones(&self) -> u64 {
+        self.reserve_zones() + 1
+    }
+
+    /// Makes room: first what is empty, then what compaction can empty. Says whether it did.
+    fn make_room(&mut self) -> Result<bool> {
+        if self.refusal.is_some() {
+            return Ok(false);
+        }
+        let free = self.zones.free();
+        if self.zones.iter().any(|(_, entry)| is_empty(entry)) {
+            self.root_commit(false)?;
+            if self.zones.free() > free {
+                return Ok(true);
+            }
+        }
+        if let Some(zone) = self.left_zones.pop() {
+            self.seal_logged(zone)?;
+            return Ok(true);
+        }
+        let Some(victim) = self.victim(true) else {
+            return Ok(false);
+        };
+        unless_full(self.compact_zone(victim))?;
+        self.root_commit(false)?;
+        Ok(self.zones.free() > free)
+    }
+
+    /// The zone that compaction takes next: the oldest, or, if room is short, one that is much emptier.
+    pub(crate) fn victim(&self, is_short: bool) -> Option<ZoneId> {
+        let percent = |entry: &ZoneEntry| u64::from(entry.live_bytes) * 100 / self.zone_bytes();
+        let worth = self.zones.iter().filter(|(_, entry)| {
+            entry.stage == ZoneStage::Sealed && percent(entry) <= LIVE_MAX_PERCENT
+        });
+        let worth: Vec<_> = worth.collect();
+        let age = |entry: &ZoneEntry| (entry.sealed_at, entry.epoch);
+        let oldest = worth.iter().min_by_key(|(_, entry)| age(entry))?;
+        let emptiest = worth.iter().min_by_key(|(_, entry)| percent(entry))?;
+        let is_better = percent(emptiest.1) + EMPTIER_PERCENT <= percent(oldest.1);
+        Some(if is_short && is_better {
+            emptiest.0
+        } else {
+            oldest.0
+        })
+    }
+
+    /// Blocks and inodes, used and free.
+    pub fn space(&self) -> Space {
+        let sequential = u64::from(self.zones.count() - self.superblock.random_zones);
+        let usable = sequential.saturating_sub(self.reserve_zones() + 2);
+        let blocks = usable * u64::from(self.disk.geometry().capacity_blocks);
+        let used = (self.zones.live_total() + self.held_bytes).div_ceil(BLOCK as u64);
+        Space {
+            blocks,
+            free: blocks.saturating_sub(used),
+            inodes: self.inodes,
+            // An inode with its two names takes about 300 bytes of nodes that are three quarters full.
+            inodes_free: u64::from(self.catalog.nodes.free()) * (NODE_BYTES as u64 * 3 / 4 / 300),
+        }
+    }
+}
+
+fn is_empty(entry: &ZoneEntry) -> bool {
+    entry.stage == ZoneStage::Sealed && entry.live_bytes == 0
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file's bytes that are not written yet, or only as a fragment.
+
+use crate::format::{Extent, BLOCK};
+use std::collections::BTreeMap;
+use zoned::ZoneId;
+
+/// From `base` on, which is a multiple of 4 KiB, all of the file's bytes are here; the first `logged` are in the log too.
+#[derive(Default)]
+pub(crate) struct Staging {
+    pub base: u64,
+    pub bytes: Vec<u8>,
+    /// Bytes of the first block that a fragment holds.
+    pub logged: usize,
+    /// That fragment.
+    pub tail: Option<Extent>,
+    /// What was written behind a gap.
+    pub gap: BTreeMap<u64, Vec<u8>>,
+    pub mtime_ns: i64,
+    /// The zone that the file is written to past the log.
+    pub stream: Option<ZoneId>,
+    /// Bytes accepted since the last fsync.
+    pub since_sync: u64,
+}
+
+impl Staging {
+    /// The file's next byte.
+    pub fn end(&self) -> u64 {
+        self.base + self.bytes.len() as u64
+    }
+
+    /// The file's size as those see it who read it now.
+    pub fn visible(&self) -> u64 {
+        let gap = self.gap.iter().next_back();
+        let gap = gap.map_or(0, |(at, bytes)| at + bytes.len() as u64);
+        self.end().max(gap)
+    }
+
+    /// Whole blocks.
+    pub fn ready_blocks(&self) -> u32 {
+        u32::try_from(self.bytes.len() / BLOCK).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes behind the last whole block.
+    pub fn tail_bytes(&self) -> usize {
+        self.bytes.len() % BLOCK
+    }
+
+    /// Bytes that no segment holds.
+    pub fn unlogged(&self) -> usize {
+        self.bytes.len() - self.logged
+    }
+
+    /// Bytes in memory that no segment holds, those behind a gap included.
+    pub fn held(&self) -> u64 {
+        let gap: usize = self.gap.values().map(Vec::len).sum();
+        (self.unlogged() + gap) as u64
+    }
+
+    /// `blocks` blocks are written, and after them a fragment.
+    pub fn advance(&mut self, blocks: u32, tail: Option<Extent>) {
+        self.bytes.drain(..blocks as usize * BLOCK);
+        self.base += u64::from(blocks) * BLOCK as u64;
+        if blocks > 0 || tail.is_some() {
+            self.logged = tail.map_or(0, |tail| tail.bytes as usize);
+            self.tail = tail;
+        }
+    }
+
+    /// Takes in what waits behind a gap that is filled.
+    pub fn join(&mut self) {
+        while let Some(first) = self.gap.first_entry() {
+            if *first.key() != self.base + self.bytes.len() as u64 {
+                break;
+            }
+            let bytes = first.remove();
+            self.bytes.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Whether bytes behind a gap share a byte with these.
+    pub fn overlaps_gap(&self, offset: u64, bytes: u64) -> bool {
+        let before = self.gap.range(..offset + bytes).next_back();
+        before.is_some_and(|(at, held)| at + held.len() as u64 > offset)
+    }
+}
+
+/// What is known of a file that is open or has bytes in memory.
+#[derive(Default)]
+pub(crate) struct Open {
+    pub handles: u32,
+    pub staging: Option<Staging>,
+    /// Where the last read ended.
+    pub read_end: u64,
+    /// Bytes read ahead, from that place on.
+    pub ahead: (u64, Vec<u8>),
+}

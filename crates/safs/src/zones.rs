@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The zone table: what each zone is for, how far it is written, what lives in it.
+//!
+//! INV-S3: an epoch never repeats; it is made of the mount's number and a counter. INV-S12: `live_bytes` of a zone is the
+//! sum of the extents that lie in it.
+
+use crate::error::{Error, Result};
+use crate::format::{Ino, ZoneEntry, ZoneKind, ZoneStage, ZONE_ENTRY_BYTES};
+use std::collections::BTreeSet;
+use zoned::ZoneId;
+
+/// See the module's head.
+pub struct Zones {
+    entries: Vec<ZoneEntry>,
+    free: BTreeSet<u32>,
+    mount_gen: u64,
+    opened: u32,
+    next: u32,
+}
+
+impl Zones {
+    /// A fresh table: random-write zones, and the rest free.
+    pub fn new(zones: u32, random_zones: u32) -> Self {
+        let entry = |zone| {
+            if zone < random_zones {
+                ZoneEntry::RANDOM
+            } else {
+                ZoneEntry::FREE
+            }
+        };
+        Zones::of((0..zones).map(entry).collect(), 1)
+    }
+
+    fn of(entries: Vec<ZoneEntry>, mount_gen: u64) -> Self {
+        let mut table = Zones {
+            entries,
+            free: BTreeSet::new(),
+            mount_gen,
+            opened: 0,
+            next: 0,
+        };
+        table.count_free();
+        table
+    }
+
+    /// Reads the table of an image.
+    pub fn decode(bytes: &[u8], mount_gen: u64) -> Result<Self> {
+        let entries = bytes.chunks_exact(ZONE_ENTRY_BYTES).map(ZoneEntry::decode);
+        let entries = entries.collect::<std::result::Result<_, _>>();
+        let damaged = |reason| Error::corrupt("the zone table", reason);
+        Ok(Zones::of(entries.map_err(damaged)?, mount_gen))
+    }
+
+    /// The table's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.entries.iter().flat_map(ZoneEntry::encode).collect()
+    }
+
+    fn count_free(&mut self) {
+        let is_free = |zone: &u32| self.entries[*zone as usize].stage == ZoneStage::Free;
+        self.free = (0..self.count()).filter(is_free).collect();
+    }
+
+    /// From now on epochs belong to this mount.
+    pub fn begin(&mut self, mount_gen: u64) {
+        self.mount_gen = mount_gen;
+        self.opened = 0;
+    }
+
+    /// Zones.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Free zones.
+    pub fn free(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
+
+    /// A zone's entry; numbers come from the disk, so there may be no such zone.
+    pub fn get(&self, zone: ZoneId) -> Result<&ZoneEntry> {
+        self.entries
+            .get(zone.0 as usize)
+            .ok_or_else(|| Error::corrupt(format!("zone {}", zone.0), "there is no such zone"))
+    }
+
+    /// Changes an entry.
+    pub fn change(&mut self, zone: ZoneId, change: impl FnOnce(&mut ZoneEntry)) -> Result {
+        self.get(zone)?;
+        let entry = &mut self.entries[zone.0 as usize];
+        change(entry);
+        if entry.stage == ZoneStage::Free {
+            self.free.insert(zone.0);
+        } else {
+            self.free.remove(&zone.0);
+        }
+        Ok(())
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = (ZoneId, &ZoneEntry)> {
+        (0..).map(ZoneId).zip(&self.entries)
+    }
+
+    /// Takes the next free zone behind the last that was taken.
+    pub fn take(&mut self, kind: ZoneKind, owner: Ino) -> Option<ZoneId> {
+        let behind = self.free.range(self.next..).next();
+        let zone = *behind.or_else(|| self.free.first())?;
+        self.free.remove(&zone);
+        self.next = zone + 1;
+        self.opened += 1;
+        self.entries[zone as usize] = ZoneEntry {
+            epoch: self.mount_gen << 32 | u64::from(self.opened),
+            owner,
+            stage: ZoneStage::Open,
+            kind,
+            ..ZoneEntry::FREE
+        };
+        Some(ZoneId(zone))
+    }
+
+    /// Counts bytes that begin or cease to live in a zone.
+    pub fn live(&mut self, zone: ZoneId, delta: i64) -> Result {
+        let live = i64::from(self.get(zone)?.live_bytes) + delta;
+        let live = u32::try_from(live).map_err(|_| {
+            Error::corrupt(
+                format!("zone {}", zone.0),
+                "more bytes cease to live in it than did",
+            )
+        })?;
+        self.entries[zone.0 as usize].live_bytes = live;
+        Ok(())
+    }
+
+    /// Zones that are open for writing, random-write ones apart.
+    pub fn open(&self) -> impl Iterator<Item = (ZoneId, &ZoneEntry)> {
+        self.iter()
+            .filter(|(_, entry)| entry.stage == ZoneStage::Open && entry.kind != ZoneKind::Random)
+    }
+
+    /// Bytes that live in all zones.
+    pub fn live_total(&self) -> u64 {
+        self.entries
+            .iter()
+            .map(|entry| u64::from(entry.live_bytes))
+            .sum()
+    }
+}

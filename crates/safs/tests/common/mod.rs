@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What several tests need: a device, a trivial file system in memory, and operations on both.
+#![allow(dead_code)]
+
+pub mod model;
+pub mod power;
+
+pub mod steps;
+
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use safs::{FileSystem, MakeOptions, Options, Placement};
+use zoned::{RamDevice, ZonedDevice};
+
+/// Sectors of a zone of the test devices: 256 KiB.
+pub const ZONE_SECTORS: u64 = 512;
+
+/// Random numbers from a seed.
+pub struct Random(Pcg64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(Pcg64::seed_from_u64(seed))
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0.next_u64() % end
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u64) as usize]
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.fill_bytes(&mut bytes);
+        bytes
+    }
+}
+
+/// A small strict host-managed device: eight conventional zones, the rest sequential, few of them open at a time.
+pub fn device(sequential: u32) -> RamDevice {
+    RamDevice::new(8, sequential, ZONE_SECTORS).with_open_max(10)
+}
+
+/// Options that make much happen on little space.
+pub fn options(placement: Placement) -> Options {
+    Options {
+        placement,
+        segment_blocks: 32,
+        stream_after_bytes: 48 << 10,
+        turn_bytes: 64 << 10,
+        streams_max: 3,
+        buffer_bytes: 512 << 10,
+        gap_bytes: 96 << 10,
+        overlay_bytes: 96 << 10,
+        node_cache_bytes: 256 << 10,
+        header_cache_bytes: 64 << 10,
+        read_ahead_bytes: 256 << 10,
+        ..Options::default()
+    }
+}
+
+/// An empty file system.
+pub fn made<D: ZonedDevice>(device: D) -> D {
+    let make = MakeOptions {
+        uuid: *b"a test's own one",
+        label: [0; 64],
+        now_ns: 1,
+    };
+    safs::make(device, make, |_| ()).expect("the device suits")
+}
+
+/// Everything that a check finds is a failure.
+pub fn assert_sound<D: ZonedDevice>(fs: &mut FileSystem<D>, data: bool) {
+    let report = fs.check(data, |_| ()).expect("the catalog can be read");
+    assert_eq!(report.problems, Vec::<String>::new());
+}
