@@ -283,7 +283,7 @@ class Guest:
         disks: Sequence[Path],
         *,
         folder: Path,
-        limit_s: float = 240,
+        limit_s: float = 480,
         kill_after: tuple[str, float] | None = None,
     ) -> Booted:
         """Boots, runs `script` and waits for the end.
