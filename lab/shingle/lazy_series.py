@@ -154,19 +154,19 @@ def _only_present_objects(repository: Path, patch: Path) -> None:
     """A Makefile names an object of ours once its file is there, and not before."""
     ours = {name for name in _overlay() if name.endswith(".c")}
     for makefile in sorted(repository.glob("fs/*/Makefile")):
-        wanted = _final(makefile.relative_to(repository), repository, patch)
         folder = makefile.parent.relative_to(repository)
         lines = []
-        for line in wanted.splitlines(keepends=True):
+        for line in re.findall(r"(?:.*\\\n)*.*\n", _final(makefile.relative_to(repository), repository, patch)):
             missing = [
                 f"{stem}.o"
                 for stem in _OBJECT.findall(line)
                 if f"{folder}/{stem}.c" in ours and not (repository / folder / f"{stem}.c").exists()
             ]
-            for word in missing:
-                line = line.replace(f" {word}", "")
-            if not re.fullmatch(r"(obj|\w+)-\S+ \+=\s*", line):
+            words = [word for word in line.replace("\\\n", " ").split() if word not in missing]
+            if not missing:
                 lines.append(line)
+            elif words[-1] != "+=":
+                lines.append(" ".join(words) + "\n")
         makefile.write_text("".join(lines))
 
 

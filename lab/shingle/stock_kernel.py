@@ -163,12 +163,12 @@ def module(chosen: Kernel, progress: Progress = SILENT) -> Module:
     with locked("stock-module"):
         if not stored.exists():
             with progress.task("building the package and the module ext4lazy"):
-                stored.parent.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryDirectory(prefix="shingle-", dir=stored.parent) as scratch:
-                    part = Path(scratch) / "module"
-                    part.mkdir()
-                    _build(chosen, part)
-                    part.rename(stored)
+                # Always the same place, so that the compiler's cache knows what it sees.
+                part = stored.parent / "building"
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir(parents=True)
+                _build(chosen, part)
+                part.rename(stored)
                 prune(stored.parent, keep=_KEPT)
         used(stored)
     sources = next((stored / "root/usr/src").glob("ext4lazy-*"))
@@ -283,7 +283,7 @@ class Guest:
         disks: Sequence[Path],
         *,
         folder: Path,
-        limit_s: float = 240,
+        limit_s: float = 480,
         kill_after: tuple[str, float] | None = None,
     ) -> Booted:
         """Boots, runs `script` and waits for the end.
