@@ -216,7 +216,8 @@ class Source:
 class Tally:
     """What was explored."""
 
-    states: int = 0
+    # Of the states: what is equal counts once, also in a sum.
+    hashes: set[str] = field(default_factory=set)
     by_depth: Counter[int] = field(default_factory=Counter)
     by_fate: Counter[str] = field(default_factory=Counter)
     kept: int = 0
@@ -230,6 +231,11 @@ class Tally:
     host_s: float = 0.0
     failures: list[Found] = field(default_factory=list)
 
+    @property
+    def states(self) -> int:
+        """How many distinct states."""
+        return len(self.hashes)
+
     def close(self, sources: Sequence[Source]) -> None:
         """Takes over where the records were cut."""
         for source in sources:
@@ -238,7 +244,8 @@ class Tally:
             self.writes_cut += len(source.writes_cut)
 
     def add(self, other: Tally) -> None:
-        for name in ("states", "kept", "refused", "boundaries", "boundaries_cut", "writes", "writes_cut"):
+        self.hashes |= other.hashes
+        for name in ("kept", "refused", "boundaries", "boundaries_cut", "writes", "writes_cut"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.rounds, self.boots, self.host_s = (
             self.rounds + other.rounds, self.boots + other.boots, self.host_s + other.host_s,
@@ -271,15 +278,13 @@ class Round:
     """One workload with one seed, in a folder of its own."""
 
     def __init__(
-        self, workload: Workload, seed: int, machines: Machines, folder: Path, *, flush_ignored: bool = False,
-        checked_on: str = "main",
+        self, workload: Workload, seed: int, machines: Machines, folder: Path, *, flush_ignored: bool = False
     ) -> None:  # fmt: skip
         self.workload = workload
         self.seed = seed
         self.folder = folder
         self.flush_ignored = flush_ignored
         self._machines = machines
-        self._checked_on = checked_on
         self._sources: dict[str, Source] = {}
         self._seen: set[str] = set()
         self.tally = Tally(rounds=1)
@@ -513,14 +518,14 @@ class Round:
         step: job.Step = {"do": "check_states", "checks": checks.name, "answers": "answers.jsonl"}
         # What the kernel complains of is told apart by state.
         disk, expected = self.folder / "states.disk", tuple(Trouble)
-        self._boot(name, [step], disk, self._checked_on, files=(checks,), expected=expected)
+        self._boot(name, [step], disk, "main", files=(checks,), expected=expected)
 
     def _held(self, state: State, sources: Sequence[Source]) -> Promises:
         source = sources[state.source]
         return promises(source.marks, state.place, source.before)
 
     def _count(self, state: State, judged: Judgement) -> None:
-        self.tally.states += 1
+        self.tally.hashes.add(state.hash)
         self.tally.by_depth[state.depth] += 1
         self.tally.by_fate[state.fate] += 1
         self.tally.kept += judged.kept
@@ -593,7 +598,6 @@ def explore(
     *,
     tell: Callable[[str], None] = lambda text: None,
     flush_ignored: bool = False,
-    checked_on: str = "main",
     width: int = 2,
 ) -> Explored:
     """So many distinct states, the same share for each workload, `width` rounds side by side."""
@@ -610,7 +614,7 @@ def explore(
     def one(workload: Workload, own_seed: int, count: int) -> None:
         start = time.monotonic()
         with round_folder() as folder:
-            part = Round(workload, own_seed, machines, folder, flush_ignored=flush_ignored, checked_on=checked_on)
+            part = Round(workload, own_seed, machines, folder, flush_ignored=flush_ignored)
             tally = part.explore(count)
         tally.host_s = time.monotonic() - start
         with lock:
