@@ -452,9 +452,13 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
     }
 
-    /// Makes everything that was written to a file durable, and every change of a name before it.
+    /// Makes everything that was written to a file durable, and every change of a name before it. Of the root directory
+    /// it is `sync`, because the kernel does not hand syncfs on.
     pub fn fsync(&mut self, ino: Ino) -> Result {
         self.writable()?;
+        if ino == ROOT_INO {
+            return self.sync();
+        }
         let mut parts = Vec::new();
         let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
         if staged.is_some() {

@@ -53,8 +53,9 @@ impl<D: ZonedDevice> FileSystem<D> {
             progress(victims.len() - i);
             let entry = self.zones.get(*zone)?;
             if entry.epoch == *epoch && entry.stage == ZoneStage::Sealed {
-                self.compact_zone(*zone)?;
+                let moved = self.compact_zone(*zone);
                 self.root_commit(false)?;
+                moved?;
             }
         }
         Ok(self.space())
@@ -62,9 +63,12 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Moves everything that lives in a zone. The zone is free after the next root record.
     pub(crate) fn compact_zone(&mut self, victim: ZoneId) -> Result {
-        let result = self.move_all(victim);
+        let moved = self.move_all(victim);
         self.counters.compacted += 1;
-        self.sticky(result)
+        let moved = self.sticky(moved);
+        // Before any segment of the log may say where data are now, they are there: the old place is durable, too.
+        self.flush()?;
+        moved
     }
 
     fn move_all(&mut self, victim: ZoneId) -> Result {

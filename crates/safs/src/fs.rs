@@ -117,6 +117,8 @@ pub struct FileSystem<D> {
     pub(crate) left_zones: Vec<ZoneId>,
     /// Zone that takes what compaction finds of small files.
     pub(crate) shared_zone: Option<ZoneId>,
+    /// Making room before anyone asks failed; not tried again before this segment.
+    pub(crate) room_retry_seq: u64,
     pub(crate) now_ns: i64,
     pub(crate) dirty_since_ns: Option<i64>,
     /// Why nothing can be written.

@@ -77,8 +77,10 @@ pub fn roots<D: ZonedDevice>(
 /// What reading the log forward found.
 struct Forward {
     flushed_seq: u64,
-    /// Segments with extents that they put, and where: their data may be missing.
-    puts: Vec<(u64, Ino, u64)>,
+    /// Where the log was when the root record was written.
+    start: ZoneId,
+    /// Extents that were put and never flushed: their data may be missing.
+    puts: Vec<Put>,
     next: Option<(ZoneId, u64)>,
     next_is_named: bool,
     previous: u32,
@@ -86,6 +88,14 @@ struct Forward {
     lost: Option<String>,
     /// Something was written after the root record.
     is_dirty: bool,
+}
+
+/// An extent of which only the record is known to be there.
+struct Put {
+    ino: Ino,
+    logical: u64,
+    /// What was there before, and durable.
+    old: Option<Extent>,
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
@@ -148,6 +158,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 unverified: BTreeSet::new(),
                 left_zones: Vec::new(),
                 shared_zone: None,
+                room_retry_seq: 0,
                 now_ns,
                 dirty_since_ns: None,
                 refusal,
@@ -168,12 +179,11 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.flushed_seq = forward.flushed_seq;
         self.log.next_is_named = forward.next_is_named;
         self.log.previous = forward.previous;
-        for (_, ino, logical) in forward
-            .puts
-            .iter()
-            .filter(|(seq, ..)| *seq > forward.flushed_seq)
-        {
-            self.doubt(*ino, *logical)?;
+        for put in &forward.puts {
+            self.doubt(put.ino, put.logical)?;
+        }
+        for put in &forward.puts {
+            self.restore_fragment(put)?;
         }
         let marks = (
             Key::first(Ino(0), Kind::Unverified),
@@ -215,6 +225,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn roll_forward(&mut self) -> Result<Forward> {
         let mut forward = Forward {
             flushed_seq: self.flushed_seq,
+            start: self.log.at.zone,
             puts: Vec::new(),
             next: None,
             next_is_named: false,
@@ -222,35 +233,11 @@ impl<D: ZonedDevice> FileSystem<D> {
             lost: None,
             is_dirty: !self.was_clean,
         };
-        let first_ino = self.next_ino;
-        loop {
-            let Some(header) = self.next_header(&mut forward)? else {
-                return Ok(forward);
-            };
-            let place = || format!("log segment {}", header.log_seq);
-            for batch in header.records.batches().at(place)? {
-                self.count_inodes(&batch, first_ino);
-                for change in &batch {
-                    forward.puts.extend(
-                        put_extent(change).map(|(ino, logical)| (header.seq, ino, logical)),
-                    );
-                    self.follow_write(change)?;
-                }
-                self.apply(&batch)?;
-            }
-            let (zone, end) = (header.zone, header.block + header.segment_blocks());
-            self.zones.change(zone, |entry| {
-                *entry = ZoneEntry {
-                    epoch: header.epoch,
-                    stage: ZoneStage::Open,
-                    kind: ZoneKind::Log,
-                    write_blocks: end,
-                    ..*entry
-                };
-            })?;
+        let mut headers = Vec::new();
+        while let Some(header) = self.next_header(&mut forward)? {
             self.log.at = LogPosition {
-                zone,
-                block: end,
+                zone: header.zone,
+                block: header.block + header.segment_blocks(),
                 epoch: header.epoch,
                 log_seq: header.log_seq + 1,
             };
@@ -262,7 +249,68 @@ impl<D: ZonedDevice> FileSystem<D> {
             forward.next = forward
                 .next_is_named
                 .then_some((header.next_zone, header.next_epoch));
+            headers.push(header);
         }
+        let first_ino = self.next_ino;
+        for (i, header) in headers.iter().enumerate() {
+            let is_durable = header.seq <= forward.flushed_seq;
+            for batch in header
+                .records
+                .batches()
+                .at(|| format!("log segment {}", header.log_seq))?
+            {
+                self.count_inodes(&batch, first_ino);
+                for change in &batch {
+                    self.follow_write(change)?;
+                    if !is_durable {
+                        self.note_put(change, &mut forward)?;
+                    }
+                }
+                self.apply(&batch)?;
+            }
+            let end = header.block + header.segment_blocks();
+            self.zones.change(header.zone, |entry| {
+                *entry = ZoneEntry {
+                    epoch: header.epoch,
+                    stage: ZoneStage::Open,
+                    kind: ZoneKind::Log,
+                    write_blocks: end,
+                    ..*entry
+                };
+            })?;
+            if headers
+                .get(i + 1)
+                .is_some_and(|next| next.zone != header.zone)
+            {
+                self.seal_in_table(header.zone)?;
+            }
+        }
+        // The root record's own zone, if the log left it before the first segment.
+        let start = forward.start;
+        if headers.first().is_some_and(|first| first.zone != start) {
+            self.seal_in_table(start)?;
+        }
+        Ok(forward)
+    }
+
+    /// Remembers an extent whose data may never have arrived, and the fragment that it supersedes.
+    fn note_put(&mut self, change: &Change, forward: &mut Forward) -> Result {
+        let Change::Put(key, _) = change else {
+            return Ok(());
+        };
+        let (Some(ino), Some(logical), true) = (
+            key.ino(),
+            key.number(),
+            key.kind() == Some(Kind::Extent as u8),
+        ) else {
+            return Ok(());
+        };
+        let old = self
+            .get(key)?
+            .map(|value| Extent::decode(&value).at(|| format!("{key:?}")));
+        let old = old.transpose()?.filter(|old| old.is_fragment);
+        forward.puts.push(Put { ino, logical, old });
+        Ok(())
     }
 
     /// The log's next header: behind the last one, or at the start of the zone that the last one names.
@@ -277,7 +325,6 @@ impl<D: ZonedDevice> FileSystem<D> {
         if let Some((zone, epoch)) = forward.next {
             if self.zones.get(zone).is_ok() {
                 if let Some(header) = self.log_header(zone, 0, epoch) {
-                    self.seal_in_table(at.zone)?;
                     return Ok(Some(header));
                 }
             }
@@ -398,6 +445,26 @@ impl<D: ZonedDevice> FileSystem<D> {
             key,
             before.min(logical).to_le_bytes().to_vec(),
         )])
+    }
+
+    /// A fragment that was durable, and whose block was written again but never arrived, counts again (H5 of the design's
+    /// hazards). This cannot wait: with the next root record the fragment's zone may go.
+    fn restore_fragment(&mut self, put: &Put) -> Result {
+        let Some(old) = put.old else {
+            return Ok(());
+        };
+        let Some(value) = self.get(&Key::extent(put.ino, put.logical))? else {
+            return Ok(());
+        };
+        let extent = Extent::decode(&value).at(|| format!("inode {}", put.ino.0))?;
+        let first = Extent {
+            bytes: extent.bytes.min(BLOCK as u32),
+            ..extent
+        };
+        match self.first_bad(&first)? {
+            Some(_) => self.cut(put.ino, put.logical, &extent, 0, Some(old)),
+            None => Ok(()),
+        }
     }
 
     /// Brings the table's open zones together with what the device says of them.
@@ -539,7 +606,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             };
             for (logical, extent) in extents.into_iter().filter(|(logical, _)| *logical >= at) {
                 if let Some(good) = self.first_bad(&extent)? {
-                    self.cut(ino, logical, &extent, good)?;
+                    self.cut(ino, logical, &extent, good, None)?;
                     return self.change(vec![Change::Delete(mark)]);
                 }
             }
@@ -582,38 +649,62 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(None)
     }
 
-    /// Cuts a file behind `good` blocks of the extent at `logical`.
-    fn cut(&mut self, ino: Ino, logical: u64, extent: &Extent, good: u32) -> Result {
-        while self
-            .last_extent(ino)?
-            .is_some_and(|(last, _)| last > logical)
-        {
-            let (last, gone) = self.last_extent(ino)?.unwrap_or((logical, *extent));
+    /// Cuts a file behind `good` blocks of the extent at `logical`. A fragment can take that place.
+    fn cut(
+        &mut self,
+        ino: Ino,
+        logical: u64,
+        extent: &Extent,
+        good: u32,
+        instead: Option<Extent>,
+    ) -> Result {
+        // A size that was set beyond what is written stays.
+        let inode = self.inode(ino)?;
+        let size = if inode.size > inode.written {
+            inode.size
+        } else {
+            0
+        };
+        while let Some((last, gone)) = self.last_extent(ino)?.filter(|(last, _)| *last > logical) {
             let mut batch = Vec::new();
             crate::append::remove_extent(&mut batch, Key::extent(ino, last), &gone);
-            self.shrink(ino, last * BLOCK as u64, gone.stored(), batch)?;
+            self.shrink(
+                ino,
+                (last * BLOCK as u64, size),
+                -(gone.stored() as i64),
+                batch,
+            )?;
         }
-        let bytes = good * BLOCK as u32;
-        let gone = extent.bytes - bytes;
         let key = Key::extent(ino, logical);
-        let mut batch = vec![Change::Live(extent.zone, -i64::from(gone))];
-        batch.push(match good {
-            0 => Change::Delete(key),
-            _ => Change::Put(key, Extent { bytes, ..*extent }.encode()),
+        let kept = match good {
+            0 => instead,
+            _ => Some(Extent {
+                bytes: good * BLOCK as u32,
+                ..*extent
+            }),
+        };
+        let mut batch = vec![Change::Live(extent.zone, -(extent.stored() as i64))];
+        let bytes = kept.map_or(0, |kept| u64::from(kept.bytes));
+        batch.push(match kept {
+            None => Change::Delete(key),
+            Some(kept) => Change::Put(key, kept.encode()),
         });
-        self.shrink(
-            ino,
-            logical * BLOCK as u64 + u64::from(bytes),
-            u64::from(gone),
-            batch,
-        )
+        batch.extend(kept.map(|kept| Change::Live(kept.zone, i64::from(kept.bytes))));
+        let delta = bytes as i64 - extent.stored() as i64;
+        self.shrink(ino, (logical * BLOCK as u64 + bytes, size), delta, batch)
     }
 
-    fn shrink(&mut self, ino: Ino, written: u64, gone: u64, mut batch: Vec<Change>) -> Result {
+    fn shrink(
+        &mut self,
+        ino: Ino,
+        (written, size): (u64, u64),
+        delta: i64,
+        mut batch: Vec<Change>,
+    ) -> Result {
         let mut inode = self.inode(ino)?;
-        (inode.written, inode.size) = (written, written);
+        (inode.written, inode.size) = (written, size.max(written));
         inode.head = inode.head.min(written);
-        inode.stored = inode.stored.saturating_sub(gone);
+        inode.stored = inode.stored.saturating_add_signed(delta);
         batch.push(Change::Put(Key::inode(ino), inode.encode()));
         self.change(batch)
     }
@@ -631,16 +722,6 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.root_commit(true)?;
         }
         Ok(self.disk.into_device())
-    }
-}
-
-/// The file and logical block of an extent that a change puts.
-fn put_extent(change: &Change) -> Option<(Ino, u64)> {
-    match change {
-        Change::Put(key, _) if key.kind() == Some(Kind::Extent as u8) => {
-            Some((key.ino()?, key.number()?))
-        }
-        _ => None,
     }
 }
 

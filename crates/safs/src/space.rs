@@ -19,6 +19,9 @@ const LIVE_MAX_PERCENT: u64 = 95;
 /// The oldest zone is the victim unless another is emptier by so many points.
 const EMPTIER_PERCENT: u64 = 25;
 
+/// Segments between two attempts to make room of a disk that is all but full.
+const RETRY_SEGMENTS: u64 = 64;
+
 /// What `statfs` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -109,7 +112,11 @@ impl<D: ZonedDevice> FileSystem<D> {
         if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
             self.root_commit(false)?;
         }
-        while u64::from(self.zones.free()) < self.low_zones() && self.make_room()? {}
+        while u64::from(self.zones.free()) < self.low_zones() && self.seq >= self.room_retry_seq {
+            if !self.make_room()? {
+                self.room_retry_seq = self.seq + RETRY_SEGMENTS;
+            }
+        }
         Ok(())
     }
 

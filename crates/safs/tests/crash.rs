@@ -146,38 +146,36 @@ impl Story {
         let file = |step: usize| match self.models[step].1.nodes.get(&id).map(|node| &node.content)
         {
             Some(Content::File {
-                bytes, generation, ..
-            }) => Some((*generation, bytes)),
+                bytes,
+                written,
+                generation,
+                ..
+            }) => Some((*generation, bytes, *written)),
             _ => None,
         };
-        let size = fs.attributes(ino).unwrap().size as usize;
-        let found = fs.read(ino, 0, size).unwrap();
+        let inode = fs.attributes(ino).unwrap();
+        let size = inode.size as usize;
+        let mut found = fs.read(ino, 0, size).unwrap();
         assert_eq!(found.len(), size);
-        let promised = kept
-            .iter()
-            .rev()
-            .find(|(_, promise)| matches!(promise, Promise::All) || *promise == Promise::One(id));
-        let (least_generation, least) = promised
-            .and_then(|(step, _)| file(*step))
-            .map_or((0, 0), |(g, b)| (g, b.len()));
-        // Of each generation its longest contents; what was found begins one of them.
-        let mut generations: BTreeMap<u64, &Vec<u8>> = BTreeMap::new();
-        for step in 0..=reached {
-            if let Some((generation, bytes)) = file(step) {
-                let known = generations.entry(generation).or_insert(bytes);
-                if bytes.len() >= known.len() {
-                    *known = bytes;
-                }
-            }
-        }
-        let is_prefix = |(generation, bytes): (&u64, &&Vec<u8>)| {
-            let is_long = *generation > least_generation || found.len() >= least;
-            *generation >= least_generation && bytes.starts_with(&found) && is_long
+        // What a truncation added is zeros.
+        let added = found.split_off(inode.written as usize);
+        assert!(added.iter().all(|byte| *byte == 0));
+        let mut newest_first = kept.iter().rev();
+        let promised = newest_first
+            .find(|(_, promise)| *promise == Promise::All || *promise == Promise::One(id));
+        let promised = promised.and_then(|(step, _)| file(*step));
+        let (generation, least) =
+            promised.map_or((0, 0), |(generation, _, written)| (generation, written));
+        let is_beginning = |(of, bytes, _): (u64, &Vec<u8>, usize)| {
+            of >= generation
+                && bytes.starts_with(&found)
+                && (of > generation || found.len() >= least)
         };
         assert!(
-            generations.iter().any(is_prefix),
-            "inode {}: {size} bytes are the beginning of nothing, {least} were promised",
-            ino.0
+            (0..=reached).filter_map(file).any(is_beginning),
+            "inode {}: {} bytes are the beginning of nothing, {least} were promised",
+            ino.0,
+            found.len()
         );
     }
 }
