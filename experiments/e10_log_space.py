@@ -153,33 +153,36 @@ def grown(records: Sequence[Record], name: str, statistic: str) -> int:
 
 EXPERIMENT = Experiment(
     name="e10-log-space",
-    claim="a log of three times the working set of metadata is enough; down to the working set it is faster than stock",
+    claim="a log of three times the working set of metadata is enough; with any smaller one it is faster than stock",
     runs=runs,
     scale=SCALE,
-    phases=("ChurnDirs",),
+    phases=("ChurnDirs", "ChurnHotDirs"),
     expectations=(
-        # The aim is 3 % up to 0.9, which these changes at random places miss: docs/journal-lazy.md.
+        # The aim is 3 % up to 0.9. Changes at random places cannot meet it: docs/decisions/0003.
         Expectation(
-            "up to a share of 0.3 nothing goes home, and run and cleaning take at most 15 % longer than with 10 GiB",
+            "up to a share of 0.3 run and cleaning take at most 15 % longer than with 10 GiB",
+            lambda records: all(slowdown(records, share) <= 1.15 for share in SHARES if share <= 0.3),
+        ),
+        Expectation(
+            "up to a share of 0.5 nothing goes home, and the watermarks are faster than the paper's fixed policy",
             lambda records: all(
-                slowdown(records, share) <= 1.15 and writes_nothing_home(records, share)
+                writes_nothing_home(records, share) and slowdown(records, share) < slowdown(records, share, "fixed")
                 for share in SHARES
-                if share <= 0.3
+                if share <= 0.5
             ),
         ),
         Expectation(
-            "up to a share of 0.5 the watermarks are faster than the paper's fixed policy",
-            lambda records: all(
-                slowdown(records, share) < slowdown(records, share, "fixed") for share in SHARES if share <= 0.5
-            ),
+            "up to a share of 0.9 it takes at most half as long as stock ext4 with the same journal, and never longer",
+            lambda records: all(against_stock(records, share) <= (0.5 if share <= 0.9 else 1.0) for share in SHARES),
         ),
         Expectation(
-            "up to a share of 0.9 journal_lazy is faster than stock ext4 with the same journal",
+            "with other seeds, and with hot and cold directories, it is never slower than stock, either",
             lambda records: all(
-                total_s(records, lazy_name(share, "watermarks")) < total_s(records, stock_name(share))
-                for share in SHARES
-                if share <= 0.9
+                held_out(records, name, seed, lazy_name(share, "watermarks"))
+                <= held_out(records, name, seed, stock_name(share))
+                for name, seed, share in HELD_OUT
             ),
         ),
     ),
+    draw=draw,
 )

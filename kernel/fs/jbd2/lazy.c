@@ -78,6 +78,8 @@
  * less time than it takes to get there.
  */
 #define LAZY_READ_AHEAD	128U
+/* With the second one in the same neighbourhood: as much as one way is worth. */
+#define LAZY_READ_NEAR	1024U
 
 /* Tests: be slow where a race would have to be won. */
 void lazy_debug_delay(void)
@@ -166,26 +168,23 @@ static void lazy_end_escaped_read(struct bio *bio)
 	lazy_end_read(bio);
 }
 
-/*
- * Read one block from where it is newest.
- *
- * Return: true if that is the log, and then *@log_blk is where.
- */
-static bool lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
-			    blk_opf_t opf, unsigned long *log_blk)
+/* Read one block from where it is newest. */
+static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
+			    blk_opf_t opf)
 {
 	journal_t *journal = lazy->journal;
+	unsigned long log_blk;
 	unsigned int flags;
 	struct bio *bio;
 
 	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
-	if (!jmap_lookup(&lazy->map, bh->b_blocknr, log_blk, &flags)) {
+	if (!jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, &flags)) {
 		submit_bh(opf, bh);
-		return false;
+		return;
 	}
 
 	bio = bio_alloc(journal->j_dev, 1, opf | REQ_META, GFP_NOIO);
-	bio->bi_iter.bi_sector = lazy_phys(lazy, *log_blk) *
+	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
 				 (journal->j_blocksize >> SECTOR_SHIFT);
 	bio_add_folio_nofail(bio, bh->b_folio, bh->b_size, bh_offset(bh));
 	bio->bi_end_io = flags & JMAP_ESCAPED ? lazy_end_escaped_read :
@@ -193,23 +192,21 @@ static bool lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	bio->bi_private = bh;
 	atomic64_inc(&lazy->log_reads);
 	submit_bio(bio);
-	return true;
 }
 
 /*
- * What was logged together is read together: the blocks behind @log_blk, as
+ * What was logged together is read together: @nr blocks from @log_blk on, as
  * far as they are the newest copies and not in memory.  Waits for no I/O.
  */
-static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
+static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk,
+			    unsigned int nr)
 {
 	journal_t *journal = lazy->journal;
-	unsigned int i;
 	u64 home;
 
-	for (i = 0; i < LAZY_READ_AHEAD; i++) {
+	for (; nr; nr--, log_blk = lazy_next_log_blk(journal, log_blk)) {
 		struct buffer_head *bh;
 
-		log_blk = lazy_next_log_blk(journal, log_blk);
 		if (!jmap_home_of(&lazy->map, log_blk, &home))
 			continue;
 		bh = bdev_getblk(journal->j_fs_dev, home, journal->j_blocksize,
@@ -217,8 +214,6 @@ static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
 		if (!bh)
 			break;
 		if (!buffer_uptodate(bh) && trylock_buffer(bh)) {
-			unsigned long now;
-
 			if (buffer_uptodate(bh)) {
 				unlock_buffer(bh);
 			} else {
@@ -226,11 +221,34 @@ static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
 				get_bh(bh);
 				bh->b_end_io = end_buffer_read_sync;
 				lazy_submit_one(lazy, bh,
-						REQ_OP_READ | REQ_RAHEAD, &now);
+						REQ_OP_READ | REQ_RAHEAD);
 			}
 		}
 		brelse(bh);
 	}
+}
+
+/*
+ * A directory is looked at in the order of its hashes, so the blocks needed
+ * next are before the present one as often as behind it.  After a second read
+ * in the same neighbourhood, all of that is read, in the order of the log.
+ */
+static void lazy_read_around(struct jbd2_lazy *lazy, struct buffer_head *bh,
+			     blk_opf_t opf, unsigned long log_blk)
+{
+	unsigned long first = lazy->journal->j_first;
+	unsigned long last = READ_ONCE(lazy->last_read);
+	unsigned int before = 0, behind = LAZY_READ_AHEAD;
+
+	WRITE_ONCE(lazy->last_read, log_blk);
+	if (abs_diff(last, log_blk) < LAZY_READ_NEAR) {
+		before = (log_blk - first) % LAZY_READ_NEAR;
+		behind = LAZY_READ_NEAR - before - 1;
+	}
+	lazy_read_ahead(lazy, log_blk - before, before);
+	lazy_submit_one(lazy, bh, opf);
+	lazy_read_ahead(lazy, lazy_next_log_blk(lazy->journal, log_blk),
+			behind);
 }
 
 static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
@@ -249,8 +267,10 @@ static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
 		return;
 	}
 	blk_start_plug(&plug);
-	if (lazy_submit_one(lazy, bh, opf, &log_blk))
-		lazy_read_ahead(lazy, log_blk);
+	if (jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL))
+		lazy_read_around(lazy, bh, opf, log_blk);
+	else
+		submit_bh(opf, bh);
 	blk_finish_plug(&plug);
 }
 
@@ -286,7 +306,6 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 	struct inode *inode = folio->mapping->host;
 	u64 block = div_u64(folio_pos(folio), size);
 	u64 blocks = div_u64(i_size_read(inode), size);
-	unsigned long log_blk;
 	bool ok = true;
 
 	if (!head)
@@ -309,7 +328,7 @@ static int lazy_read_buffers(struct jbd2_lazy *lazy, struct folio *folio)
 		} else {
 			get_bh(bh);
 			bh->b_end_io = end_buffer_read_sync;
-			lazy_submit_one(lazy, bh, REQ_OP_READ, &log_blk);
+			lazy_submit_one(lazy, bh, REQ_OP_READ);
 		}
 		block++;
 	} while ((bh = bh->b_this_page) != head);
@@ -701,7 +720,6 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		struct buffer_head *bh;
-		unsigned long log_blk;
 
 		bh = __getblk(journal->j_fs_dev, items[i].home,
 			      journal->j_blocksize);
@@ -719,7 +737,7 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 		}
 		get_bh(bh);
 		bh->b_end_io = end_buffer_read_sync;
-		lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META, &log_blk);
+		lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META);
 	}
 	blk_finish_plug(&plug);
 	return err;

@@ -74,6 +74,9 @@ struct jbd2_lazy {
 	struct completion unused;
 	struct rcu_head rcu;
 
+	unsigned long last_read;	/* log block that was read last, a hint
+					 * [none]
+					 */
 	atomic64_t inserted, dropped, demoted, emergency, log_reads;
 
 	/* lazy_mount.c */
