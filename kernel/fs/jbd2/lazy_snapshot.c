@@ -415,6 +415,7 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	u32 coming = atomic_read(&transaction->t_outstanding_credits);
 	u32 revokes = atomic_read(&transaction->t_outstanding_revokes);
+	u32 overhead = journal->j_transaction_overhead_buffers;
 	u32 keep, span, blocks, due = snaps->period;
 	unsigned long tail, head, room;
 	tid_t tail_tid;
@@ -437,9 +438,9 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 		due = 0;
 	snap_forget_old(snaps, tail_tid);
 	keep = snaps->nr_chain;
-	span = lazy_log_distance(journal, snap_begin(snaps, keep, tail), head) +
-	       coming;
-	if (span < due)
+	/* Of the credits, those for descriptors are many more than are used. */
+	span = lazy_log_distance(journal, snap_begin(snaps, keep, tail), head);
+	if (span + coming - min(coming, overhead) < due)
 		return;
 	blocks = snap_blocks_most(lazy, 0, lazy->map.nr_slots, coming, revokes);
 	if (keep == snaps->chain_most ||
