@@ -217,7 +217,7 @@ fn pack(nodes: &mut NodeStore, cells: Vec<Cell>, level: u8, root_seq: u64) -> Re
     let total: usize = cells.iter().map(Cell::bytes).sum();
     let pieces = total.div_ceil(NODE_CELLS_BYTES);
     let mut leading = Vec::with_capacity(pieces);
-    let share = if pieces > 0 { total / pieces } else { 0 };
+    let share = total / pieces.max(1);
     let (mut piece, mut bytes) = (Vec::new(), 0);
     for cell in cells {
         if bytes > 0 && (bytes >= share || bytes + cell.bytes() > NODE_CELLS_BYTES) {

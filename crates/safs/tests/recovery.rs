@@ -234,7 +234,7 @@ fn damage_anywhere_is_an_error_or_nothing() {
     }
     let device = fs.device().clone();
     let mut random = Random::new(9);
-    for _ in 0..300 {
+    for _ in 0..120 {
         let mut damaged = Damaged::new(&device, []);
         for _ in 0..1 + random.below(6) {
             damaged

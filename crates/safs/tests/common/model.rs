@@ -39,7 +39,7 @@ pub struct Model {
 
 /// Why the model refuses; the names are those of `safs::Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum No {
+pub enum Refused {
     NotFound,
     Exists,
     NotDirectory,
@@ -68,10 +68,10 @@ impl Default for Model {
 }
 
 impl Model {
-    pub fn directory(&self, id: Id) -> Result<&BTreeMap<Vec<u8>, Id>, No> {
-        match &self.nodes.get(&id).ok_or(No::NotFound)?.content {
+    pub fn directory(&self, id: Id) -> Result<&BTreeMap<Vec<u8>, Id>, Refused> {
+        match &self.nodes.get(&id).ok_or(Refused::NotFound)?.content {
             Content::Directory(entries) => Ok(entries),
-            _ => Err(No::NotDirectory),
+            _ => Err(Refused::NotDirectory),
         }
     }
 
@@ -92,9 +92,9 @@ impl Model {
         name: &[u8],
         content: Content,
         permissions: u32,
-    ) -> Result<Id, No> {
+    ) -> Result<Id, Refused> {
         if self.directory(parent)?.contains_key(name) {
-            return Err(No::Exists);
+            return Err(Refused::Exists);
         }
         let id = self.next;
         self.next += 1;
@@ -112,13 +112,13 @@ impl Model {
         Ok(id)
     }
 
-    pub fn link(&mut self, id: Id, parent: Id, name: &[u8]) -> Result<(), No> {
+    pub fn link(&mut self, id: Id, parent: Id, name: &[u8]) -> Result<(), Refused> {
         let entries = self.directory(parent)?;
         if self.is_directory(id) {
-            return Err(No::IsDirectory);
+            return Err(Refused::IsDirectory);
         }
         if entries.contains_key(name) {
-            return Err(No::Exists);
+            return Err(Refused::Exists);
         }
         self.directory_mut(parent).insert(name.to_vec(), id);
         self.nodes.get_mut(&id).unwrap().nlink += 1;
@@ -133,20 +133,20 @@ impl Model {
         }
     }
 
-    pub fn unlink(&mut self, parent: Id, name: &[u8]) -> Result<(), No> {
-        let id = *self.directory(parent)?.get(name).ok_or(No::NotFound)?;
+    pub fn unlink(&mut self, parent: Id, name: &[u8]) -> Result<(), Refused> {
+        let id = *self.directory(parent)?.get(name).ok_or(Refused::NotFound)?;
         if self.is_directory(id) {
-            return Err(No::IsDirectory);
+            return Err(Refused::IsDirectory);
         }
         self.directory_mut(parent).remove(name);
         self.drop_link(id);
         Ok(())
     }
 
-    pub fn remove_directory(&mut self, parent: Id, name: &[u8]) -> Result<(), No> {
-        let id = *self.directory(parent)?.get(name).ok_or(No::NotFound)?;
+    pub fn remove_directory(&mut self, parent: Id, name: &[u8]) -> Result<(), Refused> {
+        let id = *self.directory(parent)?.get(name).ok_or(Refused::NotFound)?;
         if !self.directory(id)?.is_empty() {
-            return Err(No::NotEmpty);
+            return Err(Refused::NotEmpty);
         }
         self.directory_mut(parent).remove(name);
         self.nodes.remove(&id);
@@ -165,21 +165,29 @@ impl Model {
             }
     }
 
-    pub fn rename(&mut self, from: Id, name: &[u8], to: Id, new_name: &[u8]) -> Result<(), No> {
-        let id = *self.directory(from)?.get(name).ok_or(No::NotFound)?;
+    pub fn rename(
+        &mut self,
+        from: Id,
+        name: &[u8],
+        to: Id,
+        new_name: &[u8],
+    ) -> Result<(), Refused> {
+        let id = *self.directory(from)?.get(name).ok_or(Refused::NotFound)?;
         let other = self.directory(to)?.get(new_name).copied();
         if other == Some(id) {
             return Ok(());
         }
         let moves_directory = self.is_directory(id);
         if moves_directory && self.holds(id, to) {
-            return Err(No::Invalid);
+            return Err(Refused::Invalid);
         }
         if let Some(other) = other {
             match (moves_directory, self.is_directory(other)) {
-                (true, false) => return Err(No::NotDirectory),
-                (false, true) => return Err(No::IsDirectory),
-                (true, true) if !self.directory(other)?.is_empty() => return Err(No::NotEmpty),
+                (true, false) => return Err(Refused::NotDirectory),
+                (false, true) => return Err(Refused::IsDirectory),
+                (true, true) if !self.directory(other)?.is_empty() => {
+                    return Err(Refused::NotEmpty)
+                }
                 (true, true) => {
                     self.nodes.remove(&other);
                     self.nodes.get_mut(&to).unwrap().nlink -= 1;
@@ -196,7 +204,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn write(&mut self, id: Id, offset: usize, data: &[u8]) -> Result<(), No> {
+    pub fn write(&mut self, id: Id, offset: usize, data: &[u8]) -> Result<(), Refused> {
         match &mut self.nodes.get_mut(&id).unwrap().content {
             Content::File {
                 bytes,
@@ -205,7 +213,7 @@ impl Model {
                 ..
             } => {
                 if offset < *written {
-                    return Err(No::Overwrite);
+                    return Err(Refused::Overwrite);
                 }
                 if offset > *written {
                     holes.push((*written, offset));
@@ -215,8 +223,8 @@ impl Model {
                 *written = offset + data.len();
                 Ok(())
             }
-            Content::Directory(_) => Err(No::IsDirectory),
-            Content::Link(_) => Err(No::Invalid),
+            Content::Directory(_) => Err(Refused::IsDirectory),
+            Content::Link(_) => Err(Refused::Invalid),
         }
     }
 
@@ -240,7 +248,7 @@ impl Model {
         true
     }
 
-    pub fn truncate(&mut self, id: Id, size: usize) -> Result<(), No> {
+    pub fn truncate(&mut self, id: Id, size: usize) -> Result<(), Refused> {
         match &mut self.nodes.get_mut(&id).unwrap().content {
             Content::File {
                 bytes,
@@ -255,14 +263,14 @@ impl Model {
                     (*written, *head) = (0, 0);
                     *generation += 1;
                 } else if size < *written {
-                    return Err(No::Overwrite);
+                    return Err(Refused::Overwrite);
                 } else {
                     bytes.resize(size, 0);
                 }
                 Ok(())
             }
-            Content::Directory(_) => Err(No::IsDirectory),
-            Content::Link(_) => Err(No::Invalid),
+            Content::Directory(_) => Err(Refused::IsDirectory),
+            Content::Link(_) => Err(Refused::Invalid),
         }
     }
 }

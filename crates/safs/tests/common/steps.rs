@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations, done by both, with answers compared.
 
-use super::model::{Content, Id, Model, No};
+use super::model::{Content, Id, Model, Refused};
 use super::Random;
 use safs::format::{FileType, Ino};
 use safs::{Error, FileSystem, Owner, RenameMode, SetAttributes, XattrMode};
@@ -39,17 +39,17 @@ pub struct Pair<D: ZonedDevice> {
     pub now_ns: i64,
 }
 
-fn answer(error: &Error) -> No {
+fn answer(error: &Error) -> Refused {
     match error {
-        Error::NotFound => No::NotFound,
-        Error::Exists => No::Exists,
-        Error::NotDirectory => No::NotDirectory,
-        Error::IsDirectory => No::IsDirectory,
-        Error::NotEmpty => No::NotEmpty,
-        Error::Invalid(_) => No::Invalid,
-        Error::Overwrite { .. } => No::Overwrite,
-        Error::NoAttribute => No::NoAttribute,
-        Error::NoSpace => No::NoSpace,
+        Error::NotFound => Refused::NotFound,
+        Error::Exists => Refused::Exists,
+        Error::NotDirectory => Refused::NotDirectory,
+        Error::IsDirectory => Refused::IsDirectory,
+        Error::NotEmpty => Refused::NotEmpty,
+        Error::Invalid(_) => Refused::Invalid,
+        Error::Overwrite { .. } => Refused::Overwrite,
+        Error::NoAttribute => Refused::NoAttribute,
+        Error::NoSpace => Refused::NoSpace,
         other => panic!("no step may end with: {other}"),
     }
 }
@@ -182,12 +182,12 @@ impl<D: ZonedDevice> Pair<D> {
         let expected = self.step_model(step);
         let found = self.step_fs(step).map_err(|error| answer(&error));
         match (&expected, &found) {
-            (Ok(()), Err(No::NoSpace)) => {
+            (Ok(()), Err(Refused::NoSpace)) => {
                 self.model = before;
                 return;
             }
             // Whether a gap is still open is the file system's business.
-            (Err(No::Overwrite), Ok(())) => {
+            (Err(Refused::Overwrite), Ok(())) => {
                 let Step::Write(id, offset, data) = step else {
                     panic!("{step:?} was to be refused");
                 };
@@ -204,7 +204,7 @@ impl<D: ZonedDevice> Pair<D> {
             .for_each(|id| assert!(self.inos.contains_key(id)));
     }
 
-    fn step_model(&mut self, step: &Step) -> Result<(), No> {
+    fn step_model(&mut self, step: &Step) -> Result<(), Refused> {
         let model = &mut self.model;
         let file = || Content::File {
             bytes: Vec::new(),
@@ -236,7 +236,10 @@ impl<D: ZonedDevice> Pair<D> {
             }
             Step::RemoveXattr(id, name) => {
                 let node = model.nodes.get_mut(id).unwrap();
-                node.xattrs.remove(name).map(drop).ok_or(No::NoAttribute)
+                node.xattrs
+                    .remove(name)
+                    .map(drop)
+                    .ok_or(Refused::NoAttribute)
             }
             Step::Permissions(id, bits) => {
                 model.nodes.get_mut(id).unwrap().permissions = *bits;
