@@ -328,7 +328,8 @@ class Round:
     def _recorded(self, name: str, disk: Path, steps: Sequence[job.Step], before: Promises) -> Source:
         number = len(self._sources)
         record = self.folder / f"{number}.record"
-        self._boot(f"{number}.out", steps, disk, self.workload.kernel, trace=record)
+        kernel, expected = self.workload.kernel, self.workload.complains
+        self._boot(f"{number}.out", steps, disk, kernel, trace=record, expected=expected)
         marks = [(int(at), str(text)) for at, text in map(json.loads, self._tool("marks", record).splitlines())]
         source = Source(name, disk, record, marks, before)
         self._sources[name] = source
