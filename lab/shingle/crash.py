@@ -52,6 +52,7 @@ _RECOVERIES = {"L": LAZY, "S": STOCK}
 _CUT = r"\d+(?:[lk]|[so]\d+)"
 _NAME = re.compile(rf"(?:{_CUT}/[LS]/)*{_CUT}")
 _SAID = re.compile(r"; kernel: crash: \S+")
+_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _ANNOUNCED = re.compile(r"crash: (\S+)$")
 
 # What is promised of a path: its entry, or None: it is not there.
@@ -120,10 +121,10 @@ class View:
     read: str | None = None
 
 
-def views(number: int) -> list[View]:
-    """Stock, lazy, what e2fsck replayed; by turns read-only and writable, and stock again after lazy."""
+def views(state: State) -> list[View]:
+    """Stock, lazy, what e2fsck replayed; read-only or, at every second place, writable, and stock again after lazy."""
     kept = f"{STATISTICS}/rebuilt"
-    if number % 2:
+    if state.place % 2:
         return [
             View("stock", f"ro,{STOCK}"),
             View("lazy", f"ro,{LAZY}", read=kept),
@@ -328,7 +329,8 @@ class Round:
     def _recorded(self, name: str, disk: Path, steps: Sequence[job.Step], before: Promises) -> Source:
         number = len(self._sources)
         record = self.folder / f"{number}.record"
-        self._boot(f"{number}.out", steps, disk, self.workload.kernel, trace=record)
+        kernel, expected = self.workload.kernel, self.workload.complains
+        self._boot(f"{number}.out", steps, disk, kernel, trace=record, expected=expected)
         marks = [(int(at), str(text)) for at, text in map(json.loads, self._tool("marks", record).splitlines())]
         source = Source(name, disk, record, marks, before)
         self._sources[name] = source
@@ -476,7 +478,7 @@ class Round:
     def _look(self, states: Sequence[State], sources: Sequence[Source]) -> None:
         """Boots machines that look at these states. One that brings its machine down has failed; the rest goes on."""
         left = list(states)
-        looked = {state.name: views(number) for number, state in enumerate(states)}
+        looked = {state.name: views(state) for state in states}
         while left:
             name = f"look{self.tally.boots}.out"
             died: str | None = None
@@ -499,7 +501,9 @@ class Round:
                 judged = judge(state, looked[state.name], answers[state.name], trees, held, self.workload.may_refuse)
                 trouble = diagnose(said[state.name])
                 if trouble is not None:
-                    judged = replace(judged, problems=(*judged.problems, f"the kernel says: {trouble.line}"))
+                    judged = replace(
+                        judged, problems=(*judged.problems, f"the kernel says: {_TIME.sub('', trouble.line)}")
+                    )
                 self._count(state, judged)
             return
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shingle import job
+from shingle.console import Trouble
 from shingle.failure import unknown_name
 
 LAZY = "noatime,journal_lazy"
@@ -40,6 +41,8 @@ class Workload:
     beside: tuple[job.Step, ...] = ()
     # The kernel's sentence with which a lazy mount may refuse a state; docs/journal-lazy.md names the case.
     may_refuse: str | None = None
+    # What the kernel that is recorded may complain of: a mutant's own checks are not what is tested here.
+    complains: tuple[Trouble, ...] = ()
 
     @property
     def extended(self) -> tuple[str, ...]:

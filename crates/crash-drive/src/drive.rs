@@ -166,12 +166,10 @@ impl<'a> CrashDrive<'a> {
     }
 
     fn write(&mut self, first: u64, data: &[u8]) {
-        let mut at = first;
-        for sector in data.chunks_exact(SECTOR_BYTES) {
+        for (at, sector) in (first..).zip(data.chunks_exact(SECTOR_BYTES)) {
             let page = self.page((at / BLOCK_SECTORS) as usize);
             let offset = (at % BLOCK_SECTORS) as usize * SECTOR_BYTES;
             page[offset..offset + SECTOR_BYTES].copy_from_slice(sector);
-            at += 1;
         }
     }
 
@@ -195,8 +193,7 @@ impl<'a> CrashDrive<'a> {
 
     /// Fetches data. False: beyond the end.
     pub fn get(&self, sector: u64, data: &mut [u8]) -> bool {
-        let mut at = sector;
-        for out in data.chunks_mut(SECTOR_BYTES) {
+        for (at, out) in (sector..).zip(data.chunks_mut(SECTOR_BYTES)) {
             let Some(place) = self.places.get((at / BLOCK_SECTORS) as usize) else {
                 return false;
             };
@@ -207,7 +204,6 @@ impl<'a> CrashDrive<'a> {
                 Place::Pool(pool) => out.copy_from_slice(&self.states.block(pool)[range]),
                 Place::Page(page) => out.copy_from_slice(&self.pages[page as usize][range]),
             }
-            at += 1;
         }
         true
     }

@@ -83,6 +83,8 @@ pub struct ShingleCompletion {
 }
 
 /// What is behind the handle: the drive of a profile, or the crash explorer's.
+// A machine has one, so its size does not matter.
+#[allow(clippy::large_enum_variant)]
 pub enum AnyDrive {
     /// A disk with mechanics, of a drive file.
     Simulated(Drive),

@@ -9,6 +9,7 @@ import pytest
 
 import harness
 from shingle import crash, crash_workload
+from shingle.console import Trouble
 
 pytestmark = pytest.mark.machine
 
@@ -42,11 +43,13 @@ def test_a_disk_that_ignores_flushes_is_found_out(folder: Path) -> None:
     found = max(total.failures, key=lambda each: each.name.count("/"))
     again = crash.replay(workload, SEED, found.name, harness.built, keep=folder / "image", flush_ignored=True)
     assert [each.name for each in again.total.failures] == [found.name]
-    assert [each.problems for each in again.total.failures] == [found.problems]
+    # The first is e2fsck's; how often the kernel repeats itself depends on the states before.
+    assert again.total.failures[0].problems[0] == found.problems[0]
     assert (folder / "image").stat().st_size == workload.disk_mib << 20
 
 
 def test_a_kernel_whose_tail_passes_live_blocks_is_found_out() -> None:
-    workload = replace(crash_workload.find("tiny"), kernel="mutant:no-tail-rule")
+    mutant = {"kernel": "mutant:no-tail-rule", "complains": (Trouble.WARNING,)}
+    workload = replace(crash_workload.find("tiny"), **mutant)  # type: ignore[arg-type]
     total = crash.explore([workload], 40, SEED, harness.built).total
     assert total.failures, f"none of {total.states} wrong; SEED={SEED}"
