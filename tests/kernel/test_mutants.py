@@ -10,12 +10,14 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import job
+from shingle import fs, job
 from shingle.failure import Failure
 
 pytestmark = pytest.mark.machine
 
 SEED = 5
+# Large enough for snapshots.
+LAZY_64M = fs.ext4("ext4-lazy-64m", "journal_lazy on a 64 MiB journal", 64, "journal_lazy")
 
 
 def mutant_bench(folder: Path, name: str) -> Bench:
@@ -76,3 +78,38 @@ def test_file_data_is_overwritten_without_the_freed_block_rule(folder: Path) -> 
     # Not just any failure: the data of a file are not what was written.
     said = f"{failure.value}\n{failure.value.detail}"
     assert "dirty_reuse" in said and "which was not written there" in said, said
+
+
+def tree_after_demotion_and_crash(bench: Bench) -> None:
+    """Blocks go home, a snapshot is written, and the power goes before they are there."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=1 << 30, seed=SEED)
+
+    def manifest(name: str) -> job.Step:
+        return job.load("manifest", {"output": f"/run/out/{name}"})
+
+    steps = bench.mounted(
+        formatted,
+        job.load("makedirs", {"count": 300, "seed": SEED, "path": "before"}),
+        job.sync(),
+        job.write("/sys/fs/ext4/shd0/journal_lazy/demote", "16384"),
+        job.load("makedirs", {"count": 1200, "seed": SEED, "path": "behind"}),
+        # A commit, and no more: a sync of everything would bring them home.
+        job.run(["/bin/sync", "/mnt"]),
+        stress.statistic("demoted"),
+        stress.statistic("snapshots"),
+        job.save(),
+        manifest("ran.txt"),
+        options="journal_lazy",
+    )
+    ran = bench.boot(steps, drive=formatted.file, seed=SEED, save=True)
+    found = stress.statistics(ran)
+    assert found["demoted"] > 100 and found["snapshots"] > 0, found
+    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options="journal_lazy"), drive=ran.saved_drive)
+    stress.assert_no_complaint(again)
+    assert again.text("again.txt") == ran.text("ran.txt")
+
+
+def test_blocks_on_their_way_home_are_lost_without_their_place_in_a_snapshot(folder: Path) -> None:
+    tree_after_demotion_and_crash(mutant_bench(folder, "control"))
+    with pytest.raises((Failure, AssertionError)):
+        tree_after_demotion_and_crash(mutant_bench(folder, "snapshot-forgets-demoted"))

@@ -22,8 +22,8 @@ LAZY = "journal_lazy"
 CAPACITY_BYTES = 8 << 30
 LAZY_64M = fs.ext4("ext4-lazy-64m", "journal_lazy on a 64 MiB journal", 64, LAZY)
 SYSFS = "/sys/fs/ext4/shd0/journal_lazy"
-# Log blocks since the last snapshot that an unmount may leave; the period of this log, 1,024, over 16.
-CLOSING = 64
+# Log blocks since the last snapshot that an unmount may leave; the period of this log, 1,024, over 64.
+CLOSING = 16
 # Where the log ends, so many blocks are looked at for a sign that it is only damaged there.
 SEARCHED = 257
 NAMES = ("map_digest", "mount_snapshots", "mount_blocks", "rebuilt", "logged_blocks", "snapshot_blocks", "snapshots",

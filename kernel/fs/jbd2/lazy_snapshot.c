@@ -56,8 +56,8 @@
 /* Log blocks from one snapshot to the next; see above. */
 #define PERIOD_LEAST	1024U
 #define PERIOD_MOST	32768U
-/* When the journal is about to be closed, a sixteenth of it is enough. */
-#define CLOSING_PART	16U
+/* When the journal is about to be closed, so small a part of it is enough. */
+#define CLOSING_PART	64U
 /* A smaller log is read in an instant. */
 #define LOG_LEAST	4096U
 /* A chain that is shorter is not worth a full snapshot. */
