@@ -281,7 +281,12 @@ def _build_kernel(
     found = kernel_tree.version_of((tree / "Makefile").read_text())
     kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
     out = BUILD / base
+    unfinished = out / ".unfinished"
+    if unfinished.exists():
+        # What a killed make was writing is cut off, and looks done to the next one. ccache has the rest.
+        shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
+    unfinished.touch()
     allconfig = out / "requested.config"
     allconfig.write_text("\n".join(texts))
     log = BUILD / f"{base}.log"
@@ -307,6 +312,7 @@ def _build_kernel(
             env=environment,
             log=log,
         )
+    unfinished.unlink()
     with stored_at(stored) as part:
         shutil.copy2(out / "linux", part / "linux")
         shutil.copy2(out / ".config", part / "config")

@@ -20,7 +20,11 @@ _PROGRAM = ROOT / "packaging/tools/ext4lazy.py"
 out = Console(highlight=False)
 
 
-@click.group("lazy", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "lazy",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n  ./shingle lazy advise /dev/sdb1\n  ./shingle lazy package build/deb",
+)
 def lazy() -> None:
     """journal_lazy outside the lab: the package, the patches for review, and care of volumes (docs/owners-guide.md)."""
 
