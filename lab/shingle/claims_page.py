@@ -48,9 +48,9 @@ def experiments() -> list[Experiment]:
 
 
 def records_of(chosen: Experiment) -> list[Record]:
-    """Everything in results/ that this experiment left."""
+    """Everything that this experiment left in results/, in files that begin with its number."""
     kept = []
-    for path in sorted((ROOT / "results").glob("*.jsonl")):
+    for path in sorted((ROOT / "results").glob(f"{chosen.name.split('-')[0]}*.jsonl")):
         kept += [each for each in record.read(path) if each["experiment"] == chosen.name]
     return kept
 

@@ -82,13 +82,13 @@ def write(out: Path) -> list[Path]:
 
 
 def pristine(names: set[str], target: Path) -> None:
-    """Upstream's version of some files."""
+    """Upstream's version of some files; of our own there is none."""
     key = build.source_key()
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, key):
         with locked("kernel"):
             kernel_tree.unpack(build.kernel_source(), tree, key)
-    for name in sorted(names):
+    for name in sorted(names - set(_overlay())):
         kept = tree / ".shingle/pristine" / name
         source = kept if kept.exists() else tree / name
         if source.exists():
