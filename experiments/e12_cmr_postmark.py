@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
         ),
         Claim(
             "T9c", "throughput on ext4-lazy over that on ext4-10g", "", 1.05, 1.05,
-            lambda records: throughput_mib_s(records, LAZY) / throughput_mib_s(records, BASELINE), 0.05, better="high",
+            lambda records: throughput_mib_s(records, LAZY) / throughput_mib_s(records, BASELINE), 0.02, better="high",
         ),
     ),
 )  # fmt: skip
