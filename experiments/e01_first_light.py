@@ -9,8 +9,8 @@ streamed to its bands. Here the same workloads run at a stated part of the paper
 from collections.abc import Sequence
 
 from shingle import run, workload
-from shingle.experiment import Expectation, Experiment, cell
-from shingle.record import Record
+from shingle.experiment import Expectation, Experiment
+from shingle.record import Record, cell
 
 DRIVE = "st8000as0002"
 FILE_SYSTEMS = ("ext4", "ext4-10g", "ext4-lazy")

@@ -5,28 +5,21 @@ The paper runs each on a cold cache. Here the phases follow each other in one mo
 are dropped between them, and what the one before left in the journal stays there, as in the paper.
 """
 
-from dataclasses import replace
-
 from shingle import run, workload
 from shingle.claims import Claim, bytes_claim, metadata_read, speedup_claim
 from shingle.experiment import Experiment
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
-DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
-FILES = ("CreateFiles", "FindFiles", "TarFiles", "RemoveFiles")
 SCALE = 0.1
-# The paper's host had 16 GiB.
-PAPER_MEMORY_MIB = 16384
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = []
-    for workloads in (DIRECTORIES, FILES):
+    for workloads in (workload.DIRECTORIES, workload.FILES):
         plan = workload.plan(workloads, scale=scale, seed=seed)
         cells += run.cells(DRIVE, (BASELINE, LAZY), plan)
-    memory_mib = max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
-    return [replace(cell, memory_mib=memory_mib) for cell in cells]
+    return run.on_the_papers_host(cells, scale)
 
 
 def faster(target: str, name: str, low: float, high: float) -> Claim:
@@ -45,7 +38,7 @@ EXPERIMENT = Experiment(
     claim="on a conventional disk, metadata that is only logged makes directories 1.5 to 5 times faster",
     source="FAST'17, section 4.2.1, Figure 7 and Table 2",
     runs=runs,
-    phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
+    phases=(*workload.DIRECTORIES, *workload.FILES, workload.UNMOUNT),
     expectations=(),
     scale=SCALE,
     scaling="The journal (10 GiB) and the disk are not scaled.",

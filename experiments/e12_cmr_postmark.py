@@ -2,29 +2,26 @@
 """A file server's load on a conventional disk: Postmark as the paper changed it (FAST'17, section 4.2.2, Table 3)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from shingle import run, workload
-from shingle.claims import Claim, bytes_claim, phase
+from shingle.claims import Claim, bytes_claim
 from shingle.experiment import Experiment
-from shingle.record import Record
+from shingle.record import Record, cell
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "Postmark"
 SCALE = 0.1
-PAPER_MEMORY_MIB = 16384
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = run.cells(DRIVE, (BASELINE, LAZY), workload.plan((NAME,), scale=scale, seed=seed))
-    memory_mib = max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
-    return [replace(cell, memory_mib=memory_mib) for cell in cells]
+    return run.on_the_papers_host(cells, scale)
 
 
 def throughput_mib_s(records: Sequence[Record], file_system: str) -> float:
     """All that the disk writes, by the time; the paper's Table 3 and its MiB/s agree with that."""
-    done = phase(records, file_system, NAME)
+    done = cell(records, file_system, NAME)
     return float(done["total_written_bytes"]) / (1 << 20) / float(done["virtual_s"])
 
 

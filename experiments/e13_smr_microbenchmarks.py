@@ -4,29 +4,23 @@
 A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition.
 """
 
-from dataclasses import replace
-
 from shingle import drive, fs, run, workload
 from shingle.claims import Claim, cleaning, speedup_claim
 from shingle.experiment import Experiment
 
 DRIVE = "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
-DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
-FILES = ("CreateFiles", "FindFiles", "TarFiles", "RemoveFiles")
 PARTITION_BYTES = 2_000_000_000_000
 SCALE = 0.1
-PAPER_MEMORY_MIB = 16384
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = []
-    for workloads in (DIRECTORIES, FILES):
+    for workloads in (workload.DIRECTORIES, workload.FILES):
         plan = workload.plan(workloads, scale=scale, seed=seed)
         variants = [fs.on_the_first(fs.find(name), PARTITION_BYTES) for name in (BASELINE, LAZY)]
         cells += [run.Run(drive.find(DRIVE), variant, plan) for variant in variants]
-    memory_mib = max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
-    return [replace(cell, memory_mib=memory_mib) for cell in cells]
+    return run.on_the_papers_host(cells, scale)
 
 
 def faster(target: str, name: str, low: float, high: float) -> Claim:
@@ -51,7 +45,7 @@ EXPERIMENT = Experiment(
     claim="on a shingled disk the gain is larger, and next to nothing is left to clean",
     source="FAST'17, section 4.3.1, Figure 11",
     runs=runs,
-    phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
+    phases=(*workload.DIRECTORIES, *workload.FILES, workload.UNMOUNT),
     expectations=(),
     scale=SCALE,
     scaling="The journal (10 GiB), the disk and its persistent cache are not scaled.",

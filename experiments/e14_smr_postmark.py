@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import drive, fs, run, workload
-from shingle.claims import Claim, bytes_claim, phase, seconds
+from shingle.claims import Claim, bytes_claim, seconds
 from shingle.experiment import Experiment
-from shingle.record import Record
+from shingle.record import Record, cell
 
 PARTITIONED = "st8000as0002"
 WHOLE = {"st8000as0002": 5.4, "st4000lm016": 2.0, "st5000as0011": 2.0, "wd40nmzw": 1.7}
@@ -19,7 +19,6 @@ BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "Postmark"
 PARTITION_BYTES = 400_000_000_000
 SCALE = 0.1
-PAPER_MEMORY_MIB = 16384
 
 
 def on_partition(file_system: str) -> fs.FileSystem:
@@ -32,8 +31,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     cells = [run.Run(drive.find(PARTITIONED), on_partition(name), plan) for name in (BASELINE, LAZY)]
     for name in WHOLE:
         cells += run.cells(name, (BASELINE, LAZY), plan)
-    memory_mib = max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
-    return [replace(cell, memory_mib=memory_mib) for cell in cells]
+    return run.on_the_papers_host(cells, scale)
 
 
 def ratio(records: Sequence[Record], name: str) -> float:
@@ -48,11 +46,11 @@ def whole_disk(name: str, paper: float) -> Claim:
 
 
 def lazy_s(records: Sequence[Record]) -> float:
-    return float(phase(records, f"{LAZY}-400gb", NAME)["virtual_s"])
+    return float(cell(records, f"{LAZY}-400gb", NAME)["virtual_s"])
 
 
 def baseline_s(records: Sequence[Record]) -> float:
-    return float(phase(records, f"{BASELINE}-400gb", NAME)["virtual_s"])
+    return float(cell(records, f"{BASELINE}-400gb", NAME)["virtual_s"])
 
 
 EXPERIMENT = Experiment(

@@ -10,19 +10,17 @@ from dataclasses import replace
 
 from shingle import run, workload
 from shingle.claims import Claim
-from shingle.claims import phase as cell
 from shingle.experiment import Experiment
-from shingle.record import Record
+from shingle.record import Record, cell
 
 DRIVE = "wd5000ys"
 STOCK, BASELINE = "ext4-128m", "ext4-10g"
 NAME = "CreateGigabyte"
-PAPER_MEMORY_MIB = 16384
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = run.cells(DRIVE, (STOCK, BASELINE), workload.plan((NAME,), scale=scale, seed=seed))
-    return [replace(cell, memory_mib=PAPER_MEMORY_MIB) for cell in cells]
+    return [replace(each, memory_mib=run.PAPER_MEMORY_MIB) for each in cells]
 
 
 def made_s(records: Sequence[Record], file_system: str) -> float:

@@ -4,8 +4,6 @@
 The paper makes a directory of 10,000 small files and packs it with a cold cache. It does not say how small; 4 KiB here.
 """
 
-from dataclasses import replace
-
 from shingle import run, workload
 from shingle.claims import Claim, seconds
 from shingle.experiment import Experiment
@@ -13,12 +11,11 @@ from shingle.experiment import Experiment
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "TarFlat"
-PAPER_MEMORY_MIB = 16384
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = run.cells(DRIVE, (BASELINE, LAZY), workload.plan((NAME,), scale=scale, seed=seed))
-    return [replace(cell, memory_mib=max(run.DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))) for cell in cells]
+    return run.on_the_papers_host(cells, scale)
 
 
 EXPERIMENT = Experiment(

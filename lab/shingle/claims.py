@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shingle.record import Record
+from shingle.record import Record, cell
 
 Verdict = Literal["reproduced", "passed", "above", "below", "not at this scale", "not run"]
 
@@ -104,25 +104,17 @@ def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
 # --- What claims are made of ---------------------------------------------------
 
 
-def phase(records: Sequence[Record], file_system: str, name: str, drive: str | None = None) -> Record:
-    """The record of this phase; KeyError names what is missing."""
-    for each in records:
-        if each["file_system"] == file_system and each["phase"] == name and drive in (None, each["drive"]):
-            return each
-    raise KeyError(f"no record of {name} on {file_system}" + (f" on {drive}" if drive else ""))
-
-
 def mib(file_system: str, name: str, field: str) -> Callable[[Sequence[Record]], float]:
     """MiB of `field` (metadata_written, ...) in a phase."""
-    return lambda records: float(phase(records, file_system, name)[f"{field}_bytes"]) / (1 << 20)
+    return lambda records: float(cell(records, file_system, name)[f"{field}_bytes"]) / (1 << 20)
 
 
 def seconds(file_system: str, name: str, drive: str | None = None) -> Callable[[Sequence[Record]], float]:
-    return lambda records: float(phase(records, file_system, name, drive)["virtual_s"])
+    return lambda records: float(cell(records, file_system, name, drive)["virtual_s"])
 
 
 def cleaning(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:
-    return lambda records: float(phase(records, file_system, name)["cleaning_s"])
+    return lambda records: float(cell(records, file_system, name)["cleaning_s"])
 
 
 def speedup(slow: str, fast: str, name: str, drive: str | None = None) -> Callable[[Sequence[Record]], float]:

@@ -99,7 +99,9 @@ def line(each: Judged) -> str:
 def minutes(records: Sequence[Record]) -> float:
     """Of the host: a run counts once, though each of its phases carries it."""
     runs = {
-        (each["drive"], each["file_system"], each["seed"], each["scale"]): float(each["host"]["run_s"])
+        (each["drive"], each["file_system"], each["workload"], each["seed"], each["scale"]): float(
+            each["host"]["run_s"]
+        )
         for each in records
     }
     return sum(runs.values()) / 60

@@ -50,13 +50,6 @@ class Experiment:
         return [each.sentence for each in self.expectations if not each.holds(records)]
 
 
-def cell(records: Sequence[Record], file_system: str, phase: str) -> Record:
-    for record in records:
-        if record["file_system"] == file_system and record["phase"] == phase:
-            return record
-    raise Failure(f"there is no record of {phase} on {file_system}.")
-
-
 def names() -> dict[str, Path]:
     return {path.stem.replace("_", "-"): path for path in sorted((ROOT / "experiments").glob("e[0-9]*.py"))}
 

@@ -144,6 +144,14 @@ def read(path: Path) -> list[Record]:
     return records
 
 
+def cell(records: Sequence[Record], file_system: str, phase: str, drive: str | None = None) -> Record:
+    """The first record of this phase; on any drive, if none is named."""
+    for record in records:
+        if record["file_system"] == file_system and record["phase"] == phase and drive in (None, record["drive"]):
+            return record
+    raise Failure(f"there is no record of {phase} on {file_system}{f' on {drive}' if drive else ''}.")
+
+
 def deterministic(record: Record) -> Record:
     """A record without what the host decides: the part that must repeat byte for byte."""
     return {name: value for name, value in record.items() if name != "host"}

@@ -25,6 +25,8 @@ from shingle.workload import Plan
 MOUNT = "mount"
 # As much as two machines at once leave room for on a small host.
 DEFAULT_MEMORY_MIB = 3072
+# The host of FAST'17 (section 4).
+PAPER_MEMORY_MIB = 16384
 _HOST_LIMIT_S = 3600.0
 _SETTLE_S = 120
 # What a machine needs beside its memory: the drive's contents, the host's share.
@@ -246,6 +248,12 @@ def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
         return 1
     largest = max(run.memory_mib for run in runs) + _RESERVE_MIB
     return max(1, min(cpus, memory_mib // largest, len(runs)))
+
+
+def on_the_papers_host(cells: Sequence[Run], scale: float) -> list[Run]:
+    """With the memory of the paper's host times the scale of the workload, but no less than usual."""
+    memory_mib = max(DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
+    return [replace(cell, memory_mib=memory_mib) for cell in cells]
 
 
 def cells(
