@@ -259,6 +259,72 @@ int ext4_lazy_start(struct super_block *sb)
 	return ext4_lazy_attach(sb, journal);
 }
 
+/* Copies of group descriptors that lie so near are one place. */
+#define EXT4_LAZY_NEAR		64
+/* The next mount visits no more places for them. */
+#define EXT4_LAZY_PLACES	8
+/* Credits of one handle. */
+#define EXT4_LAZY_GATHER	64
+
+/* In how many places of the log the group descriptors are. */
+static unsigned int ext4_lazy_places(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	unsigned long i, at, last = 0;
+	unsigned int places = 0;
+
+	for (i = 0; i < sbi->s_gdb_count; i++) {
+		struct buffer_head *bh = sbi_array_rcu_deref(sbi, s_group_desc,
+							     i);
+
+		at = jbd2_lazy_log_block(sbi->s_journal, bh->b_blocknr);
+		if (!at)
+			continue;
+		places += !last || abs_diff(last, at) > EXT4_LAZY_NEAR;
+		last = at;
+	}
+	return places;
+}
+
+/*
+ * A mount reads every group descriptor that is in the log, and they were logged
+ * at different times.  If the places are many, log them together.
+ */
+static void ext4_lazy_gather(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	unsigned long i, left = 0;
+	handle_t *handle = NULL;
+	int err = 0;
+
+	if (ext4_lazy_places(sb) <= EXT4_LAZY_PLACES)
+		return;
+	for (i = 0; !err && i < sbi->s_gdb_count; i++) {
+		struct buffer_head *bh = sbi_array_rcu_deref(sbi, s_group_desc,
+							     i);
+
+		if (!jbd2_lazy_log_block(sbi->s_journal, bh->b_blocknr))
+			continue;
+		if (!left) {
+			if (handle)
+				ext4_journal_stop(handle);
+			handle = ext4_journal_start_sb(sb, EXT4_HT_MISC,
+						       EXT4_LAZY_GATHER);
+			/* The next mount takes longer, that is all. */
+			if (IS_ERR(handle))
+				return;
+			left = EXT4_LAZY_GATHER;
+		}
+		err = ext4_journal_get_write_access(handle, sb, bh,
+						    EXT4_JTR_NONE);
+		if (!err)
+			err = ext4_handle_dirty_metadata(handle, NULL, bh);
+		left--;
+	}
+	if (handle)
+		ext4_journal_stop(handle);
+}
+
 /**
  * ext4_lazy_log_super() - put the present superblock into the log
  * @sb: the file system, still writable
@@ -274,6 +340,7 @@ void ext4_lazy_log_super(struct super_block *sb)
 	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
 	    is_journal_aborted(sbi->s_journal))
 		return;
+	ext4_lazy_gather(sb);
 	jbd2_lazy_closing(sbi->s_journal);
 	schedule_work(&sbi->s_sb_upd_work);
 	flush_work(&sbi->s_sb_upd_work);

@@ -241,7 +241,7 @@ static void lazy_read_around(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	unsigned int before = 0, behind = LAZY_READ_AHEAD;
 
 	WRITE_ONCE(lazy->last_read, log_blk);
-	if (abs_diff(last, log_blk) < LAZY_READ_NEAR) {
+	if (last && abs_diff(last, log_blk) < LAZY_READ_NEAR) {
 		before = (log_blk - first) % LAZY_READ_NEAR;
 		behind = LAZY_READ_NEAR - before - 1;
 	}
@@ -1195,6 +1195,16 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	return true;
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
+
+/* The log block of the newest committed copy of a block, or 0. */
+unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
+{
+	unsigned long log_blk;
+
+	return journal->j_lazy && jmap_lookup(&journal->j_lazy->map, home,
+					      &log_blk, NULL) ? log_blk : 0;
+}
+EXPORT_SYMBOL(jbd2_lazy_log_block);
 
 /* A number that says what the map holds; see jmap_digest(). */
 u64 jbd2_lazy_digest(journal_t *journal)

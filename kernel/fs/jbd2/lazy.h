@@ -74,8 +74,8 @@ struct jbd2_lazy {
 	struct completion unused;
 	struct rcu_head rcu;
 
-	unsigned long last_read;	/* log block that was read last, a hint
-					 * [none]
+	unsigned long last_read;	/* log block that was read last, or 0;
+					 * a hint [none]
 					 */
 	atomic64_t inserted, dropped, demoted, emergency, log_reads;
 
@@ -160,7 +160,7 @@ struct log_reader;
 struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy);
 void lazy_reader_free(struct log_reader *reader);
 void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr);
-void *lazy_reader_next(struct log_reader *reader);
+void *lazy_reader_next(struct log_reader *reader, u32 wanted);
 bool lazy_tail_csum_ok(journal_t *journal, void *data);
 int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
 	      unsigned long log_blk, tid_t known, bool resumed);

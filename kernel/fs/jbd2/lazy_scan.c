@@ -39,7 +39,8 @@
 
 /*
  * Enough is in flight that the disk never waits; the first request is small,
- * because often little is needed.
+ * because often little is needed.  No request is smaller than that, unless it
+ * is the last.
  */
 #define READER_CHUNKS	4U
 #define READER_BYTES	(512U << 10)
@@ -62,6 +63,7 @@ struct log_reader {
 	u32 used;			/* blocks of the oldest that were taken */
 	unsigned long next;		/* log block to be requested next */
 	u32 left;			/* blocks that may be requested */
+	u32 ahead;			/* blocks that were, but not yet taken */
 	u32 size;			/* of the next request */
 };
 
@@ -111,7 +113,7 @@ static struct bio *reader_bio(struct jbd2_lazy *lazy, unsigned long log_blk,
 	return bio;
 }
 
-static void reader_submit(struct log_reader *reader)
+static void reader_submit(struct log_reader *reader, u32 most)
 {
 	journal_t *journal = reader->lazy->journal;
 	struct log_chunk *chunk;
@@ -120,7 +122,7 @@ static void reader_submit(struct log_reader *reader)
 	chunk = &reader->chunks[(reader->oldest + reader->count) %
 				READER_CHUNKS];
 	chunk->log_blk = reader->next;
-	chunk->nr = min3(reader->left, reader->size,
+	chunk->nr = min3(min(reader->left, most), reader->size,
 			 (u32)(journal->j_last - reader->next));
 	chunk->failed = false;
 	atomic_set(&chunk->pending, 1);
@@ -142,6 +144,7 @@ static void reader_submit(struct log_reader *reader)
 
 	reader->count++;
 	reader->left -= chunk->nr;
+	reader->ahead += chunk->nr;
 	reader->next += chunk->nr;
 	if (reader->next == journal->j_last)
 		reader->next = journal->j_first;
@@ -186,6 +189,21 @@ void lazy_reader_free(struct log_reader *reader)
 	kfree(reader);
 }
 
+static u32 reader_first(struct log_reader *reader)
+{
+	return READER_FIRST / reader->lazy->journal->j_blocksize;
+}
+
+/* Whether to request more, if @most blocks may be on their way. */
+static bool reader_wants(struct log_reader *reader, u32 most)
+{
+	u32 more = min(most - min(most, reader->ahead), reader->left);
+
+	return reader->count < READER_CHUNKS && more &&
+	       (!reader->count || more >= min(reader->left,
+					      reader_first(reader)));
+}
+
 /* Read on at @log_blk, and no more than @nr blocks. */
 void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr)
 {
@@ -193,7 +211,8 @@ void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr)
 	reader->used = 0;
 	reader->next = log_blk;
 	reader->left = nr;
-	reader->size = READER_FIRST / reader->lazy->journal->j_blocksize;
+	reader->ahead = 0;
+	reader->size = reader_first(reader);
 }
 
 /* One block by itself, to find out which one of many it was. */
@@ -210,11 +229,12 @@ static int reader_read_one(struct log_reader *reader, unsigned long log_blk,
 /**
  * lazy_reader_next() - the next block of the log
  * @reader: the reader
+ * @wanted: how many are wanted for sure or nearly so, this one included
  *
  * Return: its contents, valid until the next call; an error pointer: -EIO, or
  * -ENODATA if as many were read as was said.
  */
-void *lazy_reader_next(struct log_reader *reader)
+void *lazy_reader_next(struct log_reader *reader, u32 wanted)
 {
 	u32 size = reader->lazy->journal->j_blocksize;
 	struct log_chunk *chunk = &reader->chunks[reader->oldest];
@@ -226,10 +246,11 @@ void *lazy_reader_next(struct log_reader *reader)
 		reader->used = 0;
 		chunk = &reader->chunks[reader->oldest];
 	}
-	while (reader->left && reader->count < READER_CHUNKS)
-		reader_submit(reader);
+	while (reader_wants(reader, wanted))
+		reader_submit(reader, wanted - reader->ahead);
 	if (!reader->count)
 		return ERR_PTR(-ENODATA);
+	reader->ahead--;
 	if (!reader->used)
 		wait_for_completion_io(&chunk->done);
 	data = chunk->data + reader->used * size;
@@ -252,6 +273,7 @@ struct log_scan {
 	unsigned long start;		/* its first log block */
 	unsigned long blk;		/* next log block */
 	u32 used;			/* log blocks from the tail to blk */
+	u32 scanned;			/* of these, by this scan */
 	bool resumed;			/* the first one began before the scan */
 	tid_t known;			/* was durable, says the marker */
 	bool described;			/* a descriptor was there */
@@ -264,12 +286,26 @@ struct log_scan {
 	u32 nr_revokes, room;
 };
 
-static void *scan_next(struct log_scan *scan)
+/* As many as a descriptor can tell of are searched for the next whole block. */
+static u32 scan_search(struct log_scan *scan)
+{
+	return scan->lazy->journal->j_blocksize / sizeof(journal_block_tag3_t) +
+	       1;
+}
+
+static void *scan_take(struct log_scan *scan, u32 wanted)
 {
 	scan->blk = lazy_next_log_blk(scan->lazy->journal, scan->blk);
 	scan->used++;
+	scan->scanned++;
 	scan->lazy->scan_blocks++;
-	return lazy_reader_next(scan->reader);
+	return lazy_reader_next(scan->reader, wanted);
+}
+
+/* The search behind the end is needed anyway; a long log is a guess. */
+static void *scan_next(struct log_scan *scan)
+{
+	return scan_take(scan, 1 + scan_search(scan) + scan->scanned);
 }
 
 /* Whether the checksum in the last four bytes of a block is right. */
@@ -471,17 +507,17 @@ static void *scan_damage(struct log_scan *scan)
 	struct jbd2_lazy *lazy = scan->lazy;
 	journal_t *journal = lazy->journal;
 	unsigned long behind = scan->blk, bad, at;
-	u32 most = journal->j_blocksize / sizeof(journal_block_tag3_t), i;
+	u32 most = scan_search(scan), i;
 	void *data;
 	tid_t tid;
 	int err;
 
 	bad = (behind == journal->j_first ? journal->j_last : behind) - 1;
-	for (i = 0; i <= most; i++) {
+	for (i = 0; i < most; i++) {
 		if (scan->used + 1 >= lazy->map.nr_slots)
 			break;
 		at = scan->blk;
-		data = scan_next(scan);
+		data = scan_take(scan, most - i);
 		if (!scan_valid(journal, data, &tid))
 			continue;
 		if (tid == scan->tid) {

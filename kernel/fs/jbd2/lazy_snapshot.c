@@ -62,6 +62,8 @@
 #define LOG_LEAST	4096U
 /* A chain that is shorter is not worth a full snapshot. */
 #define CHAIN_LEAST	4U
+/* When the journal is about to be closed, a longer one becomes two. */
+#define CHAIN_CLOSING	2U
 /* Of a thousand log blocks, so many may be snapshots before one is full. */
 #define BUDGET		9U
 /* Blocks that are written in one go. */
@@ -380,11 +382,24 @@ static void snap_forget_old(struct lazy_snapshots *snaps, tid_t tail)
 		snaps->nr_chain * sizeof(*snaps->chain));
 }
 
+/* Whether all but @keep snapshots can be written again as part of this one. */
+static bool snap_may_absorb(struct jbd2_lazy *lazy, u32 keep,
+			    unsigned long head)
+{
+	struct lazy_snapshots *snaps = &lazy->snaps;
+	u32 span = lazy_log_distance(lazy->journal,
+				     snaps->chain[keep - 1].log_blk, head);
+
+	return snap_affordable(snaps, snap_blocks_most(lazy, keep, span, 0, 0));
+}
+
 /*
  * Small snapshots, of mounts that did little, are written once more as part of
- * this one, as long as that can be afforded.
+ * this one, as long as that can be afforded.  For the next mount each of the
+ * others is a way to another place, so large ones are when the journal is
+ * about to be closed.
  */
-static u32 snap_absorb(struct jbd2_lazy *lazy, unsigned long head)
+static u32 snap_absorb(struct jbd2_lazy *lazy, unsigned long head, bool closing)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	u32 keep = snaps->nr_chain, span;
@@ -393,15 +408,13 @@ static u32 snap_absorb(struct jbd2_lazy *lazy, unsigned long head)
 		span = lazy_log_distance(lazy->journal,
 					 snaps->chain[keep - 2].log_blk,
 					 snaps->chain[keep - 1].log_blk);
-		if (span >= snaps->period / 2)
-			break;
-		span = lazy_log_distance(lazy->journal,
-					 snaps->chain[keep - 2].log_blk, head);
-		if (!snap_affordable(snaps, snap_blocks_most(lazy, keep - 1,
-							     span, 0, 0)))
+		if (span >= snaps->period / 2 ||
+		    !snap_may_absorb(lazy, keep - 1, head))
 			break;
 		keep--;
 	}
+	if (closing && keep > CHAIN_CLOSING && snap_may_absorb(lazy, 1, head))
+		keep = 1;
 	return keep;
 }
 
@@ -417,6 +430,7 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 	u32 revokes = atomic_read(&transaction->t_outstanding_revokes);
 	u32 overhead = journal->j_transaction_overhead_buffers;
 	u32 keep, span, blocks, due = snaps->period;
+	bool closing = READ_ONCE(snaps->closing);
 	unsigned long tail, head, room;
 	tid_t tail_tid;
 
@@ -430,7 +444,7 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 	room = journal->j_free;
 	read_unlock(&journal->j_state_lock);
 
-	if (READ_ONCE(snaps->closing)) {
+	if (closing) {
 		WRITE_ONCE(snaps->closing, false);
 		due /= CLOSING_PART;
 	}
@@ -447,7 +461,7 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 	    (keep >= CHAIN_LEAST && snap_affordable(snaps, blocks)))
 		keep = 0;
 	else
-		keep = snap_absorb(lazy, head);
+		keep = snap_absorb(lazy, head, closing);
 	span = lazy_log_distance(journal, snap_begin(snaps, keep, tail), head) +
 	       coming;
 	blocks = snap_blocks_most(lazy, keep, span, coming, revokes);
@@ -746,7 +760,7 @@ static bool snap_load_block(struct jbd2_lazy *lazy, struct log_reader *reader,
 			    const struct snap_ref *ref, u32 index,
 			    struct snap_block *block)
 {
-	void *data = lazy_reader_next(reader);
+	void *data = lazy_reader_next(reader, ref->blocks - index);
 
 	lazy->scan_blocks++;
 	return !IS_ERR(data) && lazy_tail_csum_ok(lazy->journal, data) &&

@@ -52,6 +52,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
 void jbd2_lazy_stop(journal_t *journal);
 u64 jbd2_lazy_digest(journal_t *journal);
+unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home);
 void jbd2_lazy_closing(journal_t *journal);
 const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
@@ -251,6 +252,11 @@ static inline bool jbd2_lazy_stats(journal_t *journal,
 				   struct jbd2_lazy_stats *stats)
 {
 	return false;
+}
+
+static inline unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
+{
+	return 0;
 }
 
 static inline void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
