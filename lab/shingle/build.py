@@ -34,6 +34,7 @@ _KERNEL_LIMIT_S = 2700.0
 _CARGO_LIMIT_S = 1800.0
 
 _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
+CONTROL = "control"
 VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
 
 
@@ -61,16 +62,20 @@ class Kernel:
 class Built:
     kernel: Kernel
     crates: Crates
+    # What the kernel is told, whatever it runs.
+    arguments: tuple[str, ...] = ()
 
     @property
     def machine(self) -> Machine:
-        return Machine(self.kernel.linux, self.crates.guest)
+        return Machine(self.kernel.linux, self.crates.guest, self.arguments)
 
 
 def everything(variant: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
     crates = build_crates(progress=progress)
-    return Built(build_kernel(variant, crates, progress=progress), crates)
+    _, mutant = _split(variant)
+    arguments = () if mutant in (None, CONTROL) else (f"jbd2.mutant={mutant}",)
+    return Built(build_kernel(variant, crates, progress=progress), crates, arguments)
 
 
 # --- Rust ---------------------------------------------------------------------
@@ -163,8 +168,12 @@ def pinned_version() -> str:
 
 
 def mutants() -> dict[str, Path]:
-    """Deliberately broken kernels, for tests that must fail on them."""
-    return {path.stem: path for path in sorted((ROOT / "tests/mutants").glob("*.patch"))}
+    """Deliberately broken kernels, for tests that must fail on them.
+
+    All are one kernel, which is told which one it is: the control, first, has the means for it and breaks nothing.
+    """
+    found = {path.stem: path for path in sorted((ROOT / "tests/mutants").glob("*.patch"))}
+    return {CONTROL: found.pop(CONTROL), **found}
 
 
 def fragments(variant: str) -> list[Path]:
@@ -183,7 +192,7 @@ def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
         *(path for path in sorted((ROOT / "kernel/patches").glob("*.patch")) if _is_code(path)),
     ]
     if mutant is not None:
-        patches.append(mutants()[mutant])
+        patches += mutants().values()
     return kernel_tree.Recipe(overlay, tuple(patches))
 
 

@@ -45,6 +45,8 @@ class Machine:
 
     linux: Path
     init: Path
+    # For the kernel, in every boot.
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
             arguments.append(f"shingle.{name}={path}")
     if boot.cut is not None:
         arguments.append(f"shingle.cut={boot.cut}")
-    return [*arguments, *boot.kernel_arguments]
+    return [*arguments, *machine.arguments, *boot.kernel_arguments]
 
 
 def environment() -> dict[str, str]:

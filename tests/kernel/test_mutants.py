@@ -1,23 +1,340 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Negative controls: with a rule taken out of the kernel, the test that guards it fails.
+"""Negative controls: with a guard taken out of the kernel, a test fails (tests/mutants/README.md).
 
-Each test here runs the same load on a kernel that has the rule, where it must pass, and on the mutant.
+Each load runs on the control, which has every guard, where it must pass, and on the mutant, where it must fail with the
+sign of what the guard is for. The quickest are in `./shingle test`; all with `./shingle test --sanitize mutants`.
 """
 
+from __future__ import annotations
+
+import errno
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+import harness
 from harness import Bench
-from kernel import stress
-from shingle import fs, job
+from kernel import stress, test_cleaner, test_kept_log, test_snapshots
+from kernel.test_journal_lazy import mix
+from kernel.test_snapshots import Log
+from shingle import build, crash, crash_workload, faults, fs, job
+from shingle.console import Trouble
 from shingle.failure import Failure
+from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine
 
 SEED = 5
 # Large enough for snapshots.
 LAZY_64M = fs.ext4("ext4-lazy-64m", "journal_lazy on a 64 MiB journal", 64, "journal_lazy")
+CAPACITY_BYTES = 1 << 30
+LAZY = "journal_lazy"
+
+
+def manifest(name: str) -> job.Step:
+    return job.load("manifest", {"output": f"/run/out/{name}"})
+
+
+def python(text: str, *, stdout: str | None = None) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", "-c", text], stdout=stdout)
+
+
+# --- Loads --------------------------------------------------------------------
+
+
+def raw_read(bench: Bench) -> None:
+    """User space reads the whole device below a tree whose caches were dropped."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = bench.mounted(
+        formatted,
+        job.load("createfiles", {"count": 300, "threads": 2, "seed": SEED}),
+        job.sync(),
+        manifest("before.txt"),
+        job.drop_caches(),
+        job.run(["/bin/dd", f"if={job.DEVICE}", "of=/dev/null", "bs=1M", "count=1024"]),
+        manifest("after.txt"),
+        options=LAZY,
+    )
+    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=2048)
+    assert len(booted.text("before.txt").splitlines()) > 300
+    assert booted.text("after.txt") == booted.text("before.txt"), "the tree changed"
+
+
+def reuse_while(bench: Bench, counter: str, *disturb: job.Step) -> None:
+    """Directories are freed, and their blocks become file data, while the journal is told what to do with all of it."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = bench.mounted(
+        formatted,
+        job.background(list(disturb)),
+        job.load("dirty_reuse", {"rounds": 6, "commit_only": True, "seed": SEED}),
+        job.stop_background(),
+        stress.statistic(counter),
+        options=LAZY,
+    )
+    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=512, host_limit_s=400)
+    stress.assert_no_complaint(booted)
+    assert stress.statistics(booted)[counter] > 200
+
+
+DEMOTE = (job.write(f"{stress.STATISTICS}/demote", "4096"), job.sleep(0.01))
+RELOG = (job.write(f"{stress.STATISTICS}/relog", "4096"), job.sleep(0.01))
+
+
+def reuse_while_demoting(bench: Bench) -> None:
+    reuse_while(bench, "demoted", *DEMOTE)
+
+
+def reuse_while_relogging(bench: Bench) -> None:
+    """What was filed again too often is found in the map, and goes home at last."""
+    reuse_while(bench, "relogged", *RELOG * 30, *DEMOTE)
+
+
+def states(bench: Bench, workload: str, count: int, **changes: object) -> None:
+    """The crash explorer finds nothing wrong."""
+    chosen = replace(
+        crash_workload.find(workload),
+        kernel=bench.variant,
+        complains=(Trouble.WARNING, Trouble.FILE_SYSTEM_ERROR),
+        **changes,  # type: ignore[arg-type]
+    )
+
+    def machines(variant: str) -> build.Built:
+        # What checks a state is the kernel in question, too.
+        return harness.built(bench.variant if variant == "main" else variant)
+
+    total = crash.explore([chosen], count, SEED, machines).total
+    shown = "\n".join("\n  ".join((found.replay, *found.problems)) for found in total.failures[: crash.SHOWN])
+    assert not total.failures, f"{len(total.failures)} of {total.states} states are wrong\n{shown}"
+
+
+def tail_states(bench: Bench) -> None:
+    states(bench, "tiny", 40)
+
+
+def two_crashes(bench: Bench) -> None:
+    """What was synced between them is there for whoever replays the log."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    drive = formatted.file
+    for number in range(2):
+        files = job.load("createfiles", {"count": 100, "seed": number, "path": f"files{number}"})
+        steps = bench.mounted(formatted, files, job.sync(), job.save(), manifest("written.txt"), options=LAZY)
+        ran = bench.boot(steps, drive=drive, seed=SEED, save=True)
+        drive = ran.saved_drive
+    for options in (LAZY, ""):
+        again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=options), drive=drive)
+        stress.assert_no_complaint(again)
+        assert again.text("again.txt") == ran.text("written.txt"), "the tree changed"
+
+
+def busy(bench: Bench) -> None:
+    """Many handles at once and a commit now and then."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    disturb = job.background([job.sync(), job.sleep(0.05)])
+    steps = bench.mounted(formatted, disturb, mix(800), job.stop_background(), options=LAZY)
+    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=256, host_limit_s=300)
+    stress.assert_no_complaint(booted)
+
+
+def full_log(bench: Bench) -> None:
+    """The smallest log, and no cleaner."""
+    stress.run(bench, mix(1200), seed=SEED, host_limit_s=300, policy="off", journal_mib=stress.TINY_JOURNAL_MIB)
+
+
+def two_mounts(bench: Bench) -> None:
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    files = [job.load("createfiles", {"count": 200, "seed": number, "path": f"files{number}"}) for number in range(2)]
+    steps = [
+        *bench.mounted(formatted, files[0], manifest("written.txt"), options=LAZY),
+        *bench.mounted(formatted, manifest("read.txt"), files[1], options=LAZY),
+    ]
+    booted = bench.boot(steps, drive=formatted.file, seed=SEED, save=True)
+    stress.assert_no_complaint(booted)
+    assert booted.text("read.txt") == booted.text("written.txt"), "the tree changed"
+    bench.assert_clean(booted.saved_drive, recover=True)
+
+
+def superblock(bench: Bench) -> None:
+    """A superblock is logged (a new label); then tune2fs -c changes it, past the log. A replay must not undo that."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    label = "import fcntl, os; fcntl.ioctl(os.open('/mnt', 0), 0x41009432, b'label' + bytes(251))"
+    # s_max_mnt_count, written as libext2fs does.
+    tune = f"import os; os.pwrite(os.open('{job.DEVICE}', 1), bytes((77, 0)), 1024 + 54)"
+    steps = bench.mounted(formatted, python(label), job.sync(), python(tune), options=LAZY)
+    allowed = ("bdev_allow_write_mounted=1",)
+    drive = bench.boot(steps, drive=formatted.file, seed=SEED, save=True, kernel_arguments=allowed).saved_drive
+    shown = subprocess.run(
+        ["/sbin/dumpe2fs", "-h", bench.recovered(drive)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "label" in shown
+    assert re.search(r"^Maximum mount count: +77$", shown, re.M), "an older superblock came back"
+
+
+def demoted_and_crashed(bench: Bench) -> None:
+    """Blocks go home, a snapshot is written, and the power goes before they are there."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    steps = bench.mounted(
+        formatted,
+        job.load("makedirs", {"count": 300, "seed": SEED, "path": "before"}),
+        job.sync(),
+        job.write(f"{stress.STATISTICS}/demote", "16384"),
+        job.load("makedirs", {"count": 1200, "seed": SEED, "path": "behind"}),
+        # A commit, and no more: a sync of everything would bring them home.
+        job.run(["/bin/sync", "/mnt"]),
+        stress.statistic("demoted"),
+        stress.statistic("snapshots"),
+        job.save(),
+        manifest("ran.txt"),
+        options=LAZY,
+    )
+    ran = bench.boot(steps, drive=formatted.file, seed=SEED, save=True)
+    found = stress.statistics(ran)
+    assert found["demoted"] > 100 and found["snapshots"] > 0, found
+    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=ran.saved_drive)
+    stress.assert_no_complaint(again)
+    assert again.text("again.txt") == ran.text("ran.txt"), "the tree changed"
+
+
+# Log blocks that a test makes unreadable: old enough that a snapshot covers them.
+UNREADABLE = range(100, 700)
+
+
+def unreadable(bench: Bench) -> None:
+    """Copies that cannot be read are an error to who needs them, and are not copied by the cleaner."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    load = [job.load("makedirs", {"count": 2000, "seed": SEED}), job.sync()]
+    ran = test_snapshots.crashed(
+        bench, formatted, *load, job.load("makedirs", {"count": 600, "path": "new"}), job.sync()
+    )
+    places = Log(bench, formatted, ran.saved_drive).places
+    plan = bench.folder / "plan.toml"
+    plan.write_text(
+        "\n".join(f"[[unreadable]]\nfirst_sector = {places[number] // 512}\nsectors = 8" for number in UNREADABLE)
+    )
+    walk = (
+        "import os, sys; seen = []; [0 for _ in os.walk('/mnt', onerror=lambda e: seen.append(e.errno))];"
+        "print(*sorted(set(seen)))"
+    )
+    steps = [
+        *formatted.classes(),
+        job.mount("ext4", f"errors=continue,{LAZY}"),
+        python(walk, stdout="errors"),
+        job.write(f"{stress.STATISTICS}/relog", "16384"),
+        job.sync(),
+        stress.statistic("relogged"),
+        job.umount(),
+    ]
+    compiled = faults.compiled(bench.built.crates, plan, bench.folder / "plan")
+    broken = bench.boot(steps, drive=ran.saved_drive, save=True, faults=compiled)
+    seen = {int(number) for number in broken.text("errors").split()}
+    assert seen == {errno.EIO}, f"the tree changed: {seen}"
+    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=broken.saved_drive)
+    assert again.text("again.txt") == ran.text("ran.txt"), "the tree changed"
+    assert stress.statistics(broken)["relogged"] > 0
+
+
+def high_homes(bench: Bench) -> None:
+    """Metadata beyond 16 TiB."""
+    mkfs = [
+        "/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-J", "size=16", "-N", "400000",
+        "-O", "64bit,sparse_super2,^resize_inode", "-E", "num_backup_sb=0,lazy_itable_init=1,nodiscard", job.DEVICE,
+    ]  # fmt: skip
+    # Each in a group that its name decides on.
+    files = [python("import os; [os.makedirs(f'/mnt/{n}/{n}') for n in range(60)]"), job.sync()]
+    options = f"{LAZY},noinit_itable"
+    steps = [
+        job.run(mkfs),
+        job.mount("ext4", options), *files, manifest("written.txt"), job.umount(),
+        job.mount("ext4", options), job.drop_caches(), manifest("read.txt"), job.umount(),
+    ]  # fmt: skip
+    large = bench.altered(harness.PROFILE, capacity=20 << 40)
+    drive = bench.empty(profile=large, capacity_bytes=20 << 40)
+    booted = bench.boot(steps, drive=drive, memory_mib=2048, host_limit_s=300)
+    stress.assert_no_complaint(booted)
+    assert booted.text("read.txt") == booted.text("written.txt"), "the tree changed"
+
+
+def wrapping_tids(bench: Bench) -> None:
+    """The journal's transactions count through 2^32, and what was logged before is still needed."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    place = formatted.layout.journal[0][0] * 512 + 24
+    start = python(f"import os; os.pwrite(os.open('{job.DEVICE}', 1), bytes.fromhex('fffffff0'), {place})")
+    once = "import os; f = os.open('/mnt/file', 66);[(os.pwrite(f, b'x', n), os.fsync(f)) for n in range(40)]"
+    steps = [
+        start,
+        *bench.mounted(
+            formatted, job.load("createfiles", {"count": 300, "seed": SEED}), python(once), manifest("1.txt"),
+            options=LAZY,
+        ),
+        *bench.mounted(formatted, manifest("2.txt"), python(once), manifest("3.txt"), job.save(), options=LAZY),
+    ]  # fmt: skip
+    ran = bench.boot(steps, drive=formatted.file, seed=SEED, save=True)
+    stress.assert_no_complaint(ran)
+    assert ran.text("2.txt") == ran.text("1.txt"), "the tree changed"
+    assert re.search(r"transactions 429496\d+ to \d{1,3};", ran.outcome.console), ran.outcome.console
+    again = bench.boot(bench.mounted(formatted, manifest("4.txt"), options=LAZY), drive=ran.saved_drive, save=True)
+    assert again.text("4.txt") == ran.text("3.txt"), "the tree changed"
+    bench.assert_clean(again.saved_drive, recover=True)
+
+
+def small_blocks(bench: Bench) -> None:
+    test_kept_log.test_every_kind_of_volume_comes_back_from_its_log(bench, "1 KiB blocks")
+
+
+# --- Which guard, which load --------------------------------------------------
+
+OVERWRITTEN = r"dirty_reuse.*which was not written there"
+OTHER_TREE = r"the tree changed|failed checksum|bad (block|extra)|invalid|Structure needs cleaning|Bad message|orrupt"
+
+
+@dataclass(frozen=True)
+class Guard:
+    hazard: str
+    mutant: str
+    load: Callable[[Bench], None]
+    # What the failure says: any other would be a test that fails for another reason.
+    sign: str
+    # In every `./shingle test`.
+    quick: bool = False
+
+
+GUARDS = (
+    Guard("H1", "no-page-cache-hook", raw_read, OTHER_TREE, quick=True),
+    Guard("H2", "no-freed-block-rule", reuse_while_demoting, OVERWRITTEN, quick=True),
+    Guard("H2", "relog-cancels-revoke", reuse_while_relogging, OVERWRITTEN),
+    Guard("H3", "relogs-freed-blocks", reuse_while_relogging, OVERWRITTEN),
+    Guard("H4", "no-tail-rule", tail_states, "states are wrong"),
+    Guard("H5", "no-tombstone", two_crashes, OTHER_TREE, quick=True),
+    Guard(
+        "H6",
+        "no-escape",
+        test_kept_log.test_a_block_that_looks_like_the_journal_comes_back_whole,
+        "hash validation failed",
+    ),
+    Guard("H7", "clean-though-changed", busy, r"kernel bug|panick|transaction.c|commit.c"),
+    Guard("H8", "no-emergency", full_log, r"JBD2|Read-only|abort"),
+    Guard("H9", "no-refresh", two_mounts, OTHER_TREE, quick=True),
+    Guard("H10", "superblock-not-logged", superblock, "an older superblock", quick=True),
+    Guard("H11", "cleans-when-frozen", test_cleaner.test_a_frozen_file_system_is_left_alone, r"assert \d+ == 0"),
+    Guard(
+        "H13",
+        "revokes-not-applied",
+        test_kept_log.test_what_a_power_cut_leaves_is_the_map_that_ran,
+        r"assert \d+ == \d+",
+    ),
+    Guard("H14", "snapshot-unchecked", test_snapshots.test_each_block_of_a_snapshot_may_be_bad, "assert"),
+    Guard("H14", "snapshot-forgets-demoted", demoted_and_crashed, OTHER_TREE),
+    Guard("H16", "read-errors-ignored", unreadable, OTHER_TREE),
+    Guard("H17", "blocks-are-pages", small_blocks, OTHER_TREE, quick=True),
+    Guard("H17", "home-has-32-bits", high_homes, OTHER_TREE),
+    Guard("H18", "hook-stays", two_mounts, r"cannot start \(-16\)", quick=True),
+    Guard("H20", "no-drain", test_kept_log.test_draining_leaves_plain_ext4, r"umount.*BUG|e2fsck"),
+    Guard("H21", "tids-do-not-wrap", wrapping_tids, OTHER_TREE + "|__jbd2_lazy_stamp"),
+    Guard("H21", "head-does-not-wrap", full_log, r"panick|kernel bug|jmap"),
+)
 
 
 def mutant_bench(folder: Path, name: str) -> Bench:
@@ -26,90 +343,23 @@ def mutant_bench(folder: Path, name: str) -> Bench:
     return Bench(below, f"mutant:{name}")
 
 
-def manifests_before_and_after_a_raw_read(bench: Bench) -> tuple[str, str]:
-    """What a tree looks like from the caches, and after user space read the whole device below it."""
-    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=1 << 30, seed=SEED)
-    manifest = [job.load("manifest", {"output": f"/run/out/{name}.txt"}) for name in ("before", "after")]
-    steps = bench.mounted(
-        formatted,
-        job.load("createfiles", {"count": 300, "threads": 2, "seed": SEED}),
-        job.sync(),
-        manifest[0],
-        job.drop_caches(),
-        job.run(["/bin/dd", f"if={job.DEVICE}", "of=/dev/null", "bs=1M", "count=1024"]),
-        manifest[1],
-        options="journal_lazy",
-    )
-    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=2048)
-    return booted.text("before.txt"), booted.text("after.txt")
+@pytest.mark.parametrize(
+    "guard",
+    [pytest.param(each, id=each.mutant, marks=() if each.quick else pytest.mark.long) for each in GUARDS],
+)
+def test_a_guard_that_is_gone_is_missed(folder: Path, guard: Guard) -> None:
+    guard.load(mutant_bench(folder, build.CONTROL))
+    with pytest.raises((Failure, AssertionError)) as failure:
+        guard.load(mutant_bench(folder, guard.mutant))
+    detail = getattr(failure.value, "detail", ())
+    said = "\n".join((type(failure.value).__name__, str(failure.value), *map(str, detail)))
+    print(f"{guard.hazard} {guard.mutant}: {said[:2000]}")
+    assert re.search(guard.sign, said, re.DOTALL), said
 
 
-def test_stale_blocks_reach_the_page_cache_without_its_hook(bench: Bench, folder: Path) -> None:
-    before, after = manifests_before_and_after_a_raw_read(bench)
-    assert len(before.splitlines()) > 300
-    assert after == before
-    try:
-        before, after = manifests_before_and_after_a_raw_read(mutant_bench(folder, "no-page-cache-hook"))
-    except Failure:
-        return  # the tree could not even be walked
-    assert after != before, f"nothing depends on the hook; SEED={SEED}"
-
-
-def reuse_while_demoting(bench: Bench) -> None:
-    """Directories are freed, and their blocks become file data, while the journal is told to demote all it holds."""
-    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=1 << 30, seed=SEED)
-    steps = bench.mounted(
-        formatted,
-        job.background([job.write("/sys/fs/ext4/shd0/journal_lazy/demote", "4096"), job.sleep(0.01)]),
-        job.load("dirty_reuse", {"rounds": 6, "commit_only": True, "seed": SEED}),
-        job.stop_background(),
-        stress.statistic("demoted"),
-        options="journal_lazy",
-    )
-    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=512, host_limit_s=400)
-    stress.assert_no_complaint(booted)
-    assert stress.statistics(booted)["demoted"] > 200
-
-
-def test_file_data_is_overwritten_without_the_freed_block_rule(folder: Path) -> None:
-    reuse_while_demoting(mutant_bench(folder, "control"))
-    with pytest.raises(Failure) as failure:
-        reuse_while_demoting(mutant_bench(folder, "no-freed-block-rule"))
-    # Not just any failure: the data of a file are not what was written.
-    said = f"{failure.value}\n{failure.value.detail}"
-    assert "dirty_reuse" in said and "which was not written there" in said, said
-
-
-def tree_after_demotion_and_crash(bench: Bench) -> None:
-    """Blocks go home, a snapshot is written, and the power goes before they are there."""
-    formatted = bench.formatted(LAZY_64M, capacity_bytes=1 << 30, seed=SEED)
-
-    def manifest(name: str) -> job.Step:
-        return job.load("manifest", {"output": f"/run/out/{name}"})
-
-    steps = bench.mounted(
-        formatted,
-        job.load("makedirs", {"count": 300, "seed": SEED, "path": "before"}),
-        job.sync(),
-        job.write("/sys/fs/ext4/shd0/journal_lazy/demote", "16384"),
-        job.load("makedirs", {"count": 1200, "seed": SEED, "path": "behind"}),
-        # A commit, and no more: a sync of everything would bring them home.
-        job.run(["/bin/sync", "/mnt"]),
-        stress.statistic("demoted"),
-        stress.statistic("snapshots"),
-        job.save(),
-        manifest("ran.txt"),
-        options="journal_lazy",
-    )
-    ran = bench.boot(steps, drive=formatted.file, seed=SEED, save=True)
-    found = stress.statistics(ran)
-    assert found["demoted"] > 100 and found["snapshots"] > 0, found
-    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options="journal_lazy"), drive=ran.saved_drive)
-    stress.assert_no_complaint(again)
-    assert again.text("again.txt") == ran.text("ran.txt")
-
-
-def test_blocks_on_their_way_home_are_lost_without_their_place_in_a_snapshot(folder: Path) -> None:
-    tree_after_demotion_and_crash(mutant_bench(folder, "control"))
-    with pytest.raises((Failure, AssertionError)):
-        tree_after_demotion_and_crash(mutant_bench(folder, "snapshot-forgets-demoted"))
+def test_each_mutant_has_a_guard_and_a_line_in_the_list() -> None:
+    patches = set(build.mutants()) - {build.CONTROL}
+    assert {guard.mutant for guard in GUARDS} == patches
+    listed = (ROOT / "tests/mutants/README.md").read_text()
+    assert [name for name in sorted(patches) if f"`{name}`" not in listed] == []
+    assert [number for number in range(1, 23) if f"| H{number} |" not in listed] == []

@@ -531,6 +531,17 @@ static bool lazy_running_revokes(void *journal, u64 home)
 	return jbd2_journal_find_revoke(journal, home);
 }
 
+/* Tests: a transaction holds one copy of a block, so all of its are found. */
+static void lazy_check_applied(journal_t *journal, unsigned long blk,
+			       unsigned long end, u32 copies)
+{
+	u64 home;
+
+	for (; blk != end; blk = lazy_next_log_blk(journal, blk))
+		copies -= jmap_home_of(&journal->j_lazy->map, blk, &home);
+	WARN_ON_ONCE(copies);
+}
+
 /*
  * Called between the durable commit record and the processing of t_forget, so
  * before the commit callback makes freed blocks reusable: all tags, then all
@@ -543,7 +554,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	unsigned long blk = transaction->t_log_start;
 	unsigned long end = journal->j_head;	/* moved by this thread only */
 	unsigned long long revoked;
-	u32 blocks = 0;
+	u32 blocks = 0, copies = 0;
 	u64 home;
 
 	/* Tests: the next transaction runs meanwhile. */
@@ -558,9 +569,13 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 				continue;
 			trace_jbd2_lazy_insert(journal, home, blk);
 			atomic64_inc(&lazy->inserted);
+			copies++;
 			cond_resched();
 		}
 		jmap_apply_end(&lazy->map, end);
+		if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
+			lazy_check_applied(journal, transaction->t_log_start,
+					   end, copies);
 	}
 
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
@@ -651,6 +666,16 @@ static transaction_t *lazy_tail_transaction(journal_t *journal,
 	return t;
 }
 
+/* Whether the copy that was looked up is still the newest one. */
+static bool lazy_still_newest(struct jbd2_lazy *lazy,
+			      const struct lazy_item *item)
+{
+	unsigned long now;
+
+	return jmap_lookup(&lazy->map, item->home, &now, NULL) &&
+	       now == item->log_blk;
+}
+
 /*
  * Put one block that is up to date into the stock state after a commit.
  *
@@ -664,7 +689,6 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	struct buffer_head *bh = item->bh;
 	struct journal_head *jh;
 	transaction_t *tail;
-	unsigned long now;
 	int ret;
 
 	lock_buffer(bh);
@@ -673,9 +697,10 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	spin_lock(&journal->j_list_lock);
 	if (jh->b_transaction || jh->b_next_transaction) {
 		ret = -EBUSY;
-	} else if (WARN_ON_ONCE(jh->b_cp_transaction &&
-				!is_journal_aborted(journal))) {
-		ret = -EBUSY;
+	} else if (jh->b_cp_transaction) {
+		/* Somebody else demoted it since the caller looked it up. */
+		ret = WARN_ON_ONCE(lazy_still_newest(lazy, item) &&
+				   !is_journal_aborted(journal)) ? -EBUSY : 0;
 	} else if (buffer_revoked(bh)) {
 		/* Freed: the revoke record may not be there yet (INV-K6). */
 		ret = -EBUSY;
@@ -687,8 +712,7 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 		__jbd2_journal_insert_checkpoint(jh, tail);
 		ret = 1;
 	} else {
-		ret = jmap_lookup(&lazy->map, item->home, &now, NULL) &&
-		      now == item->log_blk ? -EBUSY : 0;
+		ret = lazy_still_newest(lazy, item) ? -EBUSY : 0;
 	}
 	spin_unlock(&journal->j_list_lock);
 	spin_unlock(&jh->b_state_lock);
@@ -765,7 +789,6 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 	err = lazy_fetch(lazy, items, n);
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i++) {
-		unsigned long now;
 		int ret;
 
 		if (!items[i].bh)
@@ -773,8 +796,7 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		wait_on_buffer(items[i].bh);
 		if (!buffer_uptodate(items[i].bh)) {
 			/* No loss if the block was freed or logged since. */
-			if (jmap_lookup(&lazy->map, items[i].home, &now, NULL) &&
-			    now == items[i].log_blk)
+			if (lazy_still_newest(lazy, &items[i]))
 				err = -EIO;
 		} else if (!err) {
 			if (!spare)
