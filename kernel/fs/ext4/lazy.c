@@ -442,6 +442,10 @@ EXT4_LAZY_ATTR(snapshot_blocks);
 EXT4_LAZY_ATTR(snapshots);
 EXT4_LAZY_ATTR(mount_blocks);
 EXT4_LAZY_ATTR(mount_snapshots);
+EXT4_LAZY_ATTR(scrubbed_blocks);
+EXT4_LAZY_ATTR(damaged_blocks);
+EXT4_LAZY_ATTR(lost_blocks);
+EXT4_LAZY_ATTR(damage_left);
 
 /* Memory per block of the log, in bytes with two decimals. */
 static ssize_t memory_per_block_show(struct kobject *kobj,
@@ -483,6 +487,18 @@ static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute ext4_lazy_attr_policy = __ATTR_RW(policy);
+
+/* Whatever is written: all of the log is read and checked before it returns. */
+static ssize_t scrub_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return jbd2_lazy_scrub(sbi->s_journal) ?: len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_scrub = __ATTR_WO(scrub);
 
 /* For tests: equal for equal maps of the same log. */
 static ssize_t map_digest_show(struct kobject *kobj,
@@ -559,6 +575,11 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_snapshots.attr.attr,
 	&ext4_lazy_attr_mount_blocks.attr.attr,
 	&ext4_lazy_attr_mount_snapshots.attr.attr,
+	&ext4_lazy_attr_scrub.attr,
+	&ext4_lazy_attr_scrubbed_blocks.attr.attr,
+	&ext4_lazy_attr_damaged_blocks.attr.attr,
+	&ext4_lazy_attr_lost_blocks.attr.attr,
+	&ext4_lazy_attr_damage_left.attr.attr,
 	NULL,
 };
 
