@@ -111,11 +111,17 @@ static int ext4_lazy_attach(struct super_block *sb, journal_t *journal)
 		return err;
 	}
 	err = jbd2_lazy_start(journal, extents, nr_extents);
-	if (err) {
-		ext4_msg(sb, KERN_ERR,
-			 "journal_lazy: cannot start (%d)", err);
-		kvfree(extents);
+	if (!err)
+		return 0;
+	kvfree(extents);
+	if (err == -ENOMEM) {
+		/* A log that was kept is then replayed, like any other. */
+		ext4_msg(sb, KERN_WARNING,
+			 "journal_lazy: no memory for the map of the journal, mounting without");
+		clear_opt2(sb, JOURNAL_LAZY);
+		return 0;
 	}
+	ext4_msg(sb, KERN_ERR, "journal_lazy: cannot start (%d)", err);
 	return err;
 }
 
@@ -135,8 +141,8 @@ static int ext4_lazy_refuse(struct super_block *sb, const char *refusal)
  * its load builds the map.  Otherwise it is for stock recovery, which empties
  * it, and ext4_lazy_start() does the rest.
  *
- * Return: 0, also without the option; -EINVAL, with a message, if the options
- * exclude it; -ENOMEM, -EIO.
+ * Return: 0, also without the option or without the memory for it; -EINVAL,
+ * with a message, if the options exclude it; -EIO; -ENOMEM.
  */
 int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 {
@@ -228,8 +234,9 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
  * ext4_lazy_start() - journal_lazy at mount
  * @sb: the file system; its journal is loaded and unused
  *
- * Return: 0, also without the option; -EINVAL, with a message, if the file
- * system or the options exclude it; -ENOMEM.
+ * Return: 0, also without the option or without the memory for it, and then
+ * stock checkpointing goes on; -EINVAL, with a message, if the file system or
+ * the options exclude it; -ENOMEM.
  */
 int ext4_lazy_start(struct super_block *sb)
 {

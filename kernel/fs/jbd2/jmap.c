@@ -85,6 +85,8 @@ static u32 jmap_next_slot(const struct jmap *map, u32 slot)
  */
 int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 {
+	/* The caller says it, and can do without. */
+	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	u32 nr;
 
 	if (last <= first || last - first > U32_MAX - 1)
@@ -106,11 +108,10 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	/* More than a few are for e2fsck. */
 	map->lost_most = clamp(nr / 128, 8U, 1024U);
 
-	map->slots = kvcalloc(nr, sizeof(*map->slots), GFP_KERNEL);
-	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads),
-			      GFP_KERNEL);
-	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), GFP_KERNEL);
-	map->lost = kvcalloc(map->lost_most, sizeof(*map->lost), GFP_KERNEL);
+	map->slots = kvcalloc(nr, sizeof(*map->slots), gfp);
+	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads), gfp);
+	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), gfp);
+	map->lost = kvcalloc(map->lost_most, sizeof(*map->lost), gfp);
 	if (!map->slots || !map->heads || !map->marks || !map->lost) {
 		jmap_destroy(map);
 		return -ENOMEM;

@@ -812,6 +812,11 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 	unsigned int i, demoted = 0;
 	transaction_t *spare = NULL;
 	unsigned int nofs = memalloc_nofs_save();
+	/*
+	 * One, small, for each move of the tail.  Nobody could go on without:
+	 * the log may be full, and this is what empties it.  Stock jbd2 has the
+	 * same need for each transaction that it starts.
+	 */
 	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
 	int err;
 
