@@ -691,9 +691,21 @@ def _scrub(path: Path, mount: Mount) -> int:
         raise Failure(
             f"{path} is mounted on {mount.directory}: checking needs it unmounted (this kernel offers no scrub)."
         )
+    before = statistics_of(mount) or {}
+    print(f"{mount.directory}: the kernel reads its whole log", flush=True)
     (folder / "scrub").write_text("1\n")
-    print(f"{mount.directory}: the kernel reads its whole log again; it says in its messages what it finds.")
-    return OK
+    after = statistics_of(mount) or {}
+    damaged = int(after.get("damaged_blocks", 0)) - int(before.get("damaged_blocks", 0))
+    lost, left = int(after.get("lost_blocks", 0)), int(after.get("damage_left", 0))
+    if not damaged and not lost and not left:
+        print(f"{mount.directory}: no damage in the log.")
+        return OK
+    print(f"{mount.directory}: {damaged} damaged blocks of the log; the kernel's messages name them.")
+    if left:
+        print("The log still holds them: they are left behind with the next change to the volume.")
+    if lost:
+        print(f"{lost} blocks of metadata are lost: unmount the volume and run e2fsck -f.")
+    return DAMAGED
 
 
 @contextlib.contextmanager

@@ -32,3 +32,23 @@ def test_a_block_of_the_log_takes_at_most_20_bytes(bench: Bench, journal: str) -
     assert 12 <= memory / blocks <= shown <= MOST_BYTES_PER_BLOCK, (memory, blocks, shown)
     assert shown <= memory / blocks + 0.011
     bench.assert_clean(booted.saved_drive, recover=True)
+
+
+def test_without_memory_for_the_map_the_volume_is_plain_ext4(bench: Bench) -> None:
+    """A map of 128 MiB in a machine of 128: the log that was kept is replayed, and checkpoints are stock."""
+    manifest = job.load("manifest", {"output": "/run/out/manifest.txt"})
+    first, second = (job.load("createfiles", {"count": 300, "path": name}) for name in ("first", "second"))
+    make = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-E", "lazy_journal_init=1", "-J", "size=32768", job.DEVICE]
+    mount = job.mount("ext4", "journal_lazy")
+    kept = bench.boot(
+        [job.run(make), mount, first, job.sync(), manifest, job.umount()],
+        drive=bench.empty(capacity_bytes=128 << 30), save=True, memory_mib=1024,
+    )  # fmt: skip
+    steps = [mount, manifest, second, job.sync(), job.read("/proc/mounts"), job.umount()]
+    booted = bench.boot(steps, drive=kept.saved_drive, save=True, memory_mib=128)
+    stress.assert_no_complaint(booted)
+    assert "no memory for the map of the journal, mounting without" in booted.outcome.console
+    (mounts,) = (str(step.extra["text"]) for step in booted.outcome.steps if step.do == "read")
+    assert "journal_lazy" not in mounts
+    assert booted.text("manifest.txt") == kept.text("manifest.txt")
+    bench.assert_clean(booted.saved_drive)

@@ -150,7 +150,14 @@ def test_a_kernel_that_can_scrub_is_asked_to(mounted: Path, capsys: pytest.Captu
     statistics(mounted.parent / "sys", scrub="")
     assert tool.main(["check", str(mounted)]) == tool.OK
     assert (mounted.parent / "sys/fs/ext4lazy/loop7/journal_lazy/scrub").read_text() == "1\n"
-    assert "reads its whole log" in capsys.readouterr().out
+    assert "no damage in the log" in capsys.readouterr().out
+
+
+def test_what_the_kernel_s_scrub_found_is_said(mounted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    statistics(mounted.parent / "sys", scrub="", damaged_blocks=3, lost_blocks=1, damage_left=1)
+    assert tool.main(["check", str(mounted)]) == tool.DAMAGED
+    said = capsys.readouterr().out
+    assert "The log still holds them" in said and "1 blocks of metadata are lost" in said
 
 
 # --- check ----------------------------------------------------------------------

@@ -111,11 +111,17 @@ static int ext4_lazy_attach(struct super_block *sb, journal_t *journal)
 		return err;
 	}
 	err = jbd2_lazy_start(journal, extents, nr_extents);
-	if (err) {
-		ext4_msg(sb, KERN_ERR,
-			 "journal_lazy: cannot start (%d)", err);
-		kvfree(extents);
+	if (!err)
+		return 0;
+	kvfree(extents);
+	if (err == -ENOMEM) {
+		/* A log that was kept is then replayed, like any other. */
+		ext4_msg(sb, KERN_WARNING,
+			 "journal_lazy: no memory for the map of the journal, mounting without");
+		clear_opt2(sb, JOURNAL_LAZY);
+		return 0;
 	}
+	ext4_msg(sb, KERN_ERR, "journal_lazy: cannot start (%d)", err);
 	return err;
 }
 
@@ -135,8 +141,8 @@ static int ext4_lazy_refuse(struct super_block *sb, const char *refusal)
  * its load builds the map.  Otherwise it is for stock recovery, which empties
  * it, and ext4_lazy_start() does the rest.
  *
- * Return: 0, also without the option; -EINVAL, with a message, if the options
- * exclude it; -ENOMEM, -EIO.
+ * Return: 0, also without the option or without the memory for it; -EINVAL,
+ * with a message, if the options exclude it; -EIO; -ENOMEM.
  */
 int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 {
@@ -228,8 +234,9 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
  * ext4_lazy_start() - journal_lazy at mount
  * @sb: the file system; its journal is loaded and unused
  *
- * Return: 0, also without the option; -EINVAL, with a message, if the file
- * system or the options exclude it; -ENOMEM.
+ * Return: 0, also without the option or without the memory for it, and then
+ * stock checkpointing goes on; -EINVAL, with a message, if the file system or
+ * the options exclude it; -ENOMEM.
  */
 int ext4_lazy_start(struct super_block *sb)
 {
@@ -442,6 +449,10 @@ EXT4_LAZY_ATTR(snapshot_blocks);
 EXT4_LAZY_ATTR(snapshots);
 EXT4_LAZY_ATTR(mount_blocks);
 EXT4_LAZY_ATTR(mount_snapshots);
+EXT4_LAZY_ATTR(scrubbed_blocks);
+EXT4_LAZY_ATTR(damaged_blocks);
+EXT4_LAZY_ATTR(lost_blocks);
+EXT4_LAZY_ATTR(damage_left);
 
 /* Memory per block of the log, in bytes with two decimals. */
 static ssize_t memory_per_block_show(struct kobject *kobj,
@@ -483,6 +494,18 @@ static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute ext4_lazy_attr_policy = __ATTR_RW(policy);
+
+/* Whatever is written: all of the log is read and checked before it returns. */
+static ssize_t scrub_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t len)
+{
+	struct ext4_sb_info *sbi = container_of(kobj->parent,
+						struct ext4_sb_info, s_kobj);
+
+	return jbd2_lazy_scrub(sbi->s_journal) ?: len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_scrub = __ATTR_WO(scrub);
 
 /* For tests: equal for equal maps of the same log. */
 static ssize_t map_digest_show(struct kobject *kobj,
@@ -559,6 +582,11 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_snapshots.attr.attr,
 	&ext4_lazy_attr_mount_blocks.attr.attr,
 	&ext4_lazy_attr_mount_snapshots.attr.attr,
+	&ext4_lazy_attr_scrub.attr,
+	&ext4_lazy_attr_scrubbed_blocks.attr.attr,
+	&ext4_lazy_attr_damaged_blocks.attr.attr,
+	&ext4_lazy_attr_lost_blocks.attr.attr,
+	&ext4_lazy_attr_damage_left.attr.attr,
 	NULL,
 };
 

@@ -393,6 +393,111 @@ static void block_being_revoked_is_not_filed_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
 }
 
+static void checksum_stays_with_the_copy(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	struct jmap_slot copy;
+	unsigned long log, at;
+	u64 home = 10;
+
+	jmap_note(map, 2, home, false);
+	jmap_set_csum(map, 2, home, 4711);
+	jmap_set_csum(map, 2, 11, 1);		/* of another block */
+	jmap_apply_begin(map, 1, FIRST);
+	for (log = FIRST; log < 4; log++)
+		jmap_apply_slot(map, log, &home, no_revoke, NULL);
+	jmap_apply_end(map, 4);
+	home = 10;
+	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
+	KUNIT_EXPECT_EQ(test, at, 2);
+	KUNIT_EXPECT_TRUE(test, copy.flags & JMAP_CHECKED);
+	KUNIT_EXPECT_EQ(test, copy.csum, 4711);
+	/* What was known when it was logged is not learned again. */
+	jmap_set_csum(map, 2, home, 1);
+	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
+	KUNIT_EXPECT_EQ(test, copy.csum, 4711);
+	commit(map, 2, 4, &home, 1, no_revoke, NULL);
+	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
+	KUNIT_EXPECT_FALSE(test, copy.flags & JMAP_CHECKED);
+}
+
+static void lost_block_is_not_at_home_until_it_is_written_or_freed(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[] = { 10, 20, 30 };
+	unsigned long log, at;
+
+	log = commit(map, 1, FIRST, homes, 3, no_revoke, NULL);
+	KUNIT_EXPECT_EQ(test, jmap_lose(map, 10, 3), 0);	/* not there */
+	KUNIT_EXPECT_EQ(test, jmap_lose(map, 10, 2), 1);
+	KUNIT_EXPECT_EQ(test, jmap_lose(map, 20, 3), 1);
+	jmap_set_revoking(map, 30, true);
+	KUNIT_EXPECT_EQ(test, jmap_lose(map, 30, 4), 0);	/* being freed */
+	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, 10, &at, NULL));
+	KUNIT_EXPECT_TRUE(test, jmap_is_lost(map, 10));
+	KUNIT_EXPECT_TRUE(test, jmap_holds_range(map, 5, 6));
+	KUNIT_EXPECT_EQ(test, map->nr_live, 1);
+	commit(map, 2, log, homes, 1, no_revoke, NULL);
+	KUNIT_EXPECT_FALSE(test, jmap_is_lost(map, 10));
+	KUNIT_EXPECT_TRUE(test, jmap_is_lost(map, 20));
+	jmap_drop(map, 20, &at);
+	KUNIT_EXPECT_FALSE(test, jmap_is_lost(map, 20));
+}
+
+static void no_more_are_lost_than_can_be_remembered(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	u64 homes[16];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(homes); i++)
+		homes[i] = 100 + i;
+	commit(map, 1, FIRST, homes, ARRAY_SIZE(homes), no_revoke, NULL);
+	for (i = 0; i < map->lost_most; i++)
+		KUNIT_EXPECT_EQ(test, jmap_lose(map, 100 + i, 2 + i), 1);
+	KUNIT_EXPECT_EQ(test, jmap_lose(map, 100 + i, 2 + i), -ENOSPC);
+	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 100 + i, NULL, NULL));
+}
+
+static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
+{
+	struct jmap *map = test->priv;
+	unsigned long log = FIRST, begins[3], at;
+	u64 homes[16];
+	unsigned int i, t;
+	tid_t tid;
+
+	/* Each is as long as the least distance of two marks. */
+	for (t = 0; t < 3; t++) {
+		for (i = 0; i < ARRAY_SIZE(homes); i++)
+			homes[i] = 100 * t + i;
+		begins[t] = log;
+		log = commit(map, t + 1, log, homes, ARRAY_SIZE(homes),
+			     no_revoke, NULL);
+	}
+	KUNIT_ASSERT_TRUE(test, jmap_mark_behind(map, begins[0] + 3, &tid, &at));
+	KUNIT_EXPECT_EQ(test, tid, 2);
+	KUNIT_EXPECT_EQ(test, at, begins[1]);
+	/* From the first live copy, which is behind a descriptor. */
+	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[0] + 3),
+			begins[1] - begins[0] - 1);
+	KUNIT_EXPECT_FALSE(test, map->mark_wanted);
+	/* None is behind the last one: the next transaction gets one. */
+	KUNIT_EXPECT_FALSE(test, jmap_mark_behind(map, begins[2] + 3, &tid, &at));
+	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[2] + 3),
+			log - begins[0] - 1);
+	KUNIT_EXPECT_TRUE(test, map->mark_wanted);
+	commit(map, 4, log, homes, 1, no_revoke, NULL);
+	commit(map, 5, log + 3, homes, 1, no_revoke, NULL);
+	KUNIT_EXPECT_FALSE(test, map->mark_wanted);
+	KUNIT_ASSERT_TRUE(test, jmap_mark_behind(map, begins[2] + 3, &tid, &at));
+	KUNIT_EXPECT_EQ(test, tid, 4);
+	/* What the tail can pass already holds nothing. */
+	for (i = 0; i < ARRAY_SIZE(homes); i++)
+		jmap_drop(map, i, &at);
+	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[0] + 3), 0);
+}
+
 static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(noted_copy_is_found_only_after_commit),
 	KUNIT_CASE(newer_copy_takes_the_place_of_older),
@@ -410,6 +515,10 @@ static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(span_ahead_ends_with_a_transaction),
 	KUNIT_CASE(block_that_the_cleaner_filed_is_a_survivor_once),
 	KUNIT_CASE(block_being_revoked_is_not_filed_again),
+	KUNIT_CASE(checksum_stays_with_the_copy),
+	KUNIT_CASE(lost_block_is_not_at_home_until_it_is_written_or_freed),
+	KUNIT_CASE(no_more_are_lost_than_can_be_remembered),
+	KUNIT_CASE(tail_gets_past_a_block_at_the_next_mark),
 	{}
 };
 

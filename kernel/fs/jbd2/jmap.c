@@ -85,6 +85,8 @@ static u32 jmap_next_slot(const struct jmap *map, u32 slot)
  */
 int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 {
+	/* The caller says it, and can do without. */
+	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	u32 nr;
 
 	if (last <= first || last - first > U32_MAX - 1)
@@ -95,20 +97,22 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	rwlock_init(&map->lock);
 	map->first = first;
 	map->nr_slots = nr;
-	/* Chains of two to four slots when the whole log is live. */
-	map->hash_bits = max(order_base_2(nr / 4), 4);
+	/* Chains of four to eight slots when the whole log is live. */
+	map->hash_bits = ilog2(max(nr / 4, 16U));
 	/*
 	 * The tail can only rest on a mark.  A coarse ring keeps it small, but
 	 * 1,024 blocks are the whole of a minimal journal, hence the clamp.
 	 */
 	map->mark_span = clamp(nr / 64, 16U, 1024U);
 	map->nr_marks = nr / map->mark_span + 2;
+	/* More than a few are for e2fsck. */
+	map->lost_most = clamp(nr / 128, 8U, 1024U);
 
-	map->slots = kvcalloc(nr, sizeof(*map->slots), GFP_KERNEL);
-	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads),
-			      GFP_KERNEL);
-	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), GFP_KERNEL);
-	if (!map->slots || !map->heads || !map->marks) {
+	map->slots = kvcalloc(nr, sizeof(*map->slots), gfp);
+	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads), gfp);
+	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), gfp);
+	map->lost = kvcalloc(map->lost_most, sizeof(*map->lost), gfp);
+	if (!map->slots || !map->heads || !map->marks || !map->lost) {
 		jmap_destroy(map);
 		return -ENOMEM;
 	}
@@ -120,9 +124,11 @@ void jmap_destroy(struct jmap *map)
 	kvfree(map->slots);
 	kvfree(map->heads);
 	kvfree(map->marks);
+	kvfree(map->lost);
 	map->slots = NULL;
 	map->heads = NULL;
 	map->marks = NULL;
+	map->lost = NULL;
 }
 
 /* Memory that the map holds, in bytes. */
@@ -130,7 +136,8 @@ size_t jmap_bytes(const struct jmap *map)
 {
 	return map->nr_slots * sizeof(*map->slots) +
 	       (sizeof(*map->heads) << map->hash_bits) +
-	       map->nr_marks * sizeof(*map->marks);
+	       map->nr_marks * sizeof(*map->marks) +
+	       map->lost_most * sizeof(*map->lost);
 }
 
 /* The link that points to the slot of @home, or the chain's end. */
@@ -200,6 +207,40 @@ void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped)
 	write_unlock(&map->lock);
 }
 
+/* What a log block must hold that was noted, or holds the newest copy. */
+void jmap_set_csum(struct jmap *map, unsigned long log_blk, u64 home, u32 csum)
+{
+	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
+
+	write_lock(&map->lock);
+	if (slot->flags & (JMAP_NOTED | JMAP_LINKED) &&
+	    !(slot->flags & JMAP_CHECKED) && jmap_slot_home(slot) == home) {
+		slot->csum = csum;
+		slot->flags |= JMAP_CHECKED;
+	}
+	write_unlock(&map->lock);
+}
+
+/* Whether a block is lost; map->lock held. */
+static u64 *jmap_find_lost(struct jmap *map, u64 home)
+{
+	u32 i;
+
+	for (i = 0; i < map->nr_lost; i++)
+		if (map->lost[i] == home)
+			return &map->lost[i];
+	return NULL;
+}
+
+/* A block has new contents, or is free; map->lock held for writing. */
+static void jmap_regain(struct jmap *map, u64 home)
+{
+	u64 *lost = jmap_find_lost(map, home);
+
+	if (lost)
+		*lost = map->lost[--map->nr_lost];
+}
+
 /**
  * jmap_apply_begin() - start to apply a committed transaction
  * @map: the map
@@ -221,11 +262,12 @@ void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start)
 	if (map->mark_count) {
 		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
 		if (jmap_distance(map, map->marks[last].slot, start) <
-		    map->mark_span)
+		    map->mark_span && !map->mark_wanted)
 			goto out;
 	}
 	/* A missing mark makes the tail coarser, never wrong. */
 	if (map->mark_count < map->nr_marks) {
+		map->mark_wanted = false;
 		mark = &map->marks[(map->mark_head + map->mark_count) %
 				   map->nr_marks];
 		mark->tid = tid;
@@ -274,7 +316,9 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 	}
 	if (!(inherited & JMAP_REVOKING) && revoking(ctx, *home))
 		inherited |= JMAP_REVOKING;
-	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
+	slot->flags = JMAP_LINKED | inherited |
+		      (slot->flags & (JMAP_ESCAPED | JMAP_CHECKED));
+	jmap_regain(map, *home);
 	link = jmap_head(map, *home);
 	slot->next = *link;
 	*link = nr + 1;
@@ -289,6 +333,12 @@ void jmap_apply_end(struct jmap *map, unsigned long log_end)
 	write_lock(&map->lock);
 	map->end = jmap_slot_of(map, log_end);
 	write_unlock(&map->lock);
+}
+
+/* The log block behind the newest transaction that was applied. */
+unsigned long jmap_end(struct jmap *map)
+{
+	return map->first + READ_ONCE(map->end);
 }
 
 /**
@@ -319,6 +369,35 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 	return found;
 }
 
+/* The same, with all that is known of the copy. */
+bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
+		  struct jmap_slot *copy)
+{
+	u32 link;
+
+	read_lock(&map->lock);
+	link = *jmap_find_live(map, home);
+	if (link) {
+		*log_blk = map->first + link - 1;
+		*copy = map->slots[link - 1];
+	}
+	read_unlock(&map->lock);
+	return link;
+}
+
+/* Whether a block's newest copy is gone, and what is at home is older. */
+bool jmap_is_lost(struct jmap *map, u64 home)
+{
+	bool lost;
+
+	if (!READ_ONCE(map->nr_lost))
+		return false;
+	read_lock(&map->lock);
+	lost = jmap_find_lost(map, home);
+	read_unlock(&map->lock);
+	return lost;
+}
+
 /* The home block of a log block; false if its copy is not the newest. */
 bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 {
@@ -332,11 +411,12 @@ bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 	return linked;
 }
 
-/* Whether one of the blocks [home, home + nr) has its newest copy in the log. */
+/* Whether what is at home is not the newest of one of [home, home + nr). */
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
 {
-	while (nr--)
-		if (jmap_lookup(map, home++, NULL, NULL))
+	for (; nr--; home++)
+		if (jmap_lookup(map, home, NULL, NULL) ||
+		    jmap_is_lost(map, home))
 			return true;
 	return false;
 }
@@ -356,6 +436,7 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 	u32 *link;
 
 	write_lock(&map->lock);
+	jmap_regain(map, home);
 	link = jmap_find(map, home);
 	if (*link) {
 		*log_blk = map->first + *link - 1;
@@ -371,6 +452,22 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 	return found;
 }
 
+/* map->lock held for writing; see jmap_drop_if(). */
+static bool jmap_send_home(struct jmap *map, u64 home, unsigned long log_blk)
+{
+	u32 nr = jmap_slot_of(map, log_blk);
+
+	if (*jmap_find_live(map, home) != nr + 1 ||
+	    map->slots[nr].flags & JMAP_REVOKING)
+		return false;
+	/* A scan of the log would find it, and so shall a snapshot. */
+	map->slots[nr].flags &= JMAP_ESCAPED;
+	map->slots[nr].flags |= JMAP_DEMOTED;
+	map->nr_live--;
+	map->nr_demoted++;
+	return true;
+}
+
 /**
  * jmap_drop_if() - forget a block that goes home, unless that is forbidden
  * @map: the map
@@ -382,22 +479,38 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
  */
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 {
-	u32 nr = jmap_slot_of(map, log_blk);
-	bool may = false;
-	u32 *link;
+	bool may;
 
 	write_lock(&map->lock);
-	link = jmap_find_live(map, home);
-	if (*link == nr + 1 && !(map->slots[nr].flags & JMAP_REVOKING)) {
-		/* A scan of the log would find it, and so shall a snapshot. */
-		map->slots[nr].flags &= JMAP_ESCAPED;
-		map->slots[nr].flags |= JMAP_DEMOTED;
-		map->nr_live--;
-		map->nr_demoted++;
-		may = true;
-	}
+	may = jmap_send_home(map, home, log_blk);
 	write_unlock(&map->lock);
 	return may;
+}
+
+/**
+ * jmap_lose() - forget a block whose newest copy cannot be read
+ * @map: the map
+ * @home: the home block
+ * @log_blk: the log block that cannot be read
+ *
+ * Until the block is written anew or freed, jmap_is_lost() tells that the copy
+ * at home is not to be used.
+ *
+ * Return: 1; 0 if @log_blk does not hold the newest copy any more or the block
+ * is being freed; -ENOSPC if too many are lost already.
+ */
+int jmap_lose(struct jmap *map, u64 home, unsigned long log_blk)
+{
+	int ret = -ENOSPC;
+
+	write_lock(&map->lock);
+	if (map->nr_lost < map->lost_most) {
+		ret = jmap_send_home(map, home, log_blk);
+		if (ret)
+			map->lost[map->nr_lost++] = home;
+	}
+	write_unlock(&map->lock);
+	return ret;
 }
 
 /* Move the cursor to the first live slot; map->lock held for writing. */
@@ -478,6 +591,75 @@ u32 jmap_span_ahead(struct jmap *map, u32 ahead)
 out:
 	write_unlock(&map->lock);
 	return span;
+}
+
+/* The first mark behind a slot, or NULL; map->lock held. */
+static struct jmap_mark *jmap_find_mark(struct jmap *map, u32 slot)
+{
+	struct jmap_mark *first = &map->marks[map->mark_head], *mark;
+	u32 i;
+
+	if (map->mark_count && jmap_distance(map, first->slot, slot) >=
+			       jmap_distance(map, first->slot, map->end))
+		return first;
+	for (i = 1; i < map->mark_count; i++) {
+		mark = &map->marks[(map->mark_head + i) % map->nr_marks];
+		if (jmap_distance(map, first->slot, mark->slot) >
+		    jmap_distance(map, first->slot, slot))
+			return mark;
+	}
+	return NULL;
+}
+
+/**
+ * jmap_span_past() - what has to go for the tail to pass a log block
+ * @map: the map
+ * @log_blk: the log block
+ *
+ * If there is no mark behind it yet, the next transaction gets one.
+ *
+ * Return: log blocks from the cursor to the mark; 0 if none is live there.
+ */
+u32 jmap_span_past(struct jmap *map, unsigned long log_blk)
+{
+	u32 slot = jmap_slot_of(map, log_blk), first, to, span = 0;
+	struct jmap_mark *mark;
+
+	write_lock(&map->lock);
+	if (!map->nr_live || !map->mark_count)
+		goto out;
+	jmap_advance(map);
+	first = map->marks[map->mark_head].slot;
+	/* The tail may be there already, or could be. */
+	if (jmap_distance(map, first, slot) >=
+	    jmap_distance(map, first, map->end))
+		goto out;
+	mark = jmap_find_mark(map, slot);
+	if (!mark)
+		map->mark_wanted = true;
+	to = mark ? mark->slot : map->end;
+	if (jmap_distance(map, first, to) >
+	    jmap_distance(map, first, map->cursor))
+		span = jmap_distance(map, map->cursor, to);
+out:
+	write_unlock(&map->lock);
+	return span;
+}
+
+/* A transaction that begins behind a log block, and where; false if unknown. */
+bool jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
+		      unsigned long *at)
+{
+	struct jmap_mark *mark;
+
+	read_lock(&map->lock);
+	mark = jmap_find_mark(map, jmap_slot_of(map, log_blk));
+	if (mark) {
+		*tid = mark->tid;
+		*at = map->first + mark->slot;
+	}
+	read_unlock(&map->lock);
+	return mark;
 }
 
 /* A transaction begins, or takes back, a revoke of @home (INV-K4). */
@@ -671,7 +853,7 @@ bool jmap_marks_next(struct jmap *map, u32 start)
 	if (map->nr_live && map->mark_count) {
 		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
 		marks = jmap_distance(map, map->marks[last].slot, start) >=
-			map->mark_span;
+			map->mark_span || map->mark_wanted;
 	}
 	read_unlock(&map->lock);
 	return marks;
@@ -686,6 +868,8 @@ void jmap_reset(struct jmap *map)
 	map->nr_demoted = 0;
 	map->nr_dropped = 0;
 	map->nr_superseded = 0;
+	map->nr_lost = 0;
+	map->mark_wanted = false;
 	map->mark_head = 0;
 	map->mark_count = 0;
 	map->cursor = 0;

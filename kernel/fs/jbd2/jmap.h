@@ -18,6 +18,7 @@ struct jmap_slot {
 	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it;
 				 * JMAP_DROPPED: the snapshot that says so
 				 */
+	u32 csum;		/* JMAP_CHECKED: of what the log block holds */
 };
 
 #define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
@@ -28,6 +29,7 @@ struct jmap_slot {
 #define JMAP_SURVIVOR	0x0020	/* written by the cleaner, not by its owner */
 #define JMAP_DEMOTED	0x0040	/* in the hash, but at home or on its way there */
 #define JMAP_DROPPED	0x0080	/* was the newest copy until a revoke */
+#define JMAP_CHECKED	0x0100	/* its checksum is known */
 
 /* A transaction at which the journal tail may come to rest. */
 struct jmap_mark {
@@ -51,6 +53,9 @@ struct jmap {
 	u32 end;		/* behind the newest applied transaction */
 	u32 nr_marks, mark_head, mark_count;
 	u32 mark_span;		/* least log blocks from one mark to the next */
+	bool mark_wanted;	/* the next transaction gets one in any case */
+	u64 *lost;		/* home blocks, newest copies of which are gone */
+	u32 nr_lost, lost_most;
 	u8 hash_bits;
 };
 
@@ -66,6 +71,11 @@ void jmap_apply_end(struct jmap *map, unsigned long log_end);
 
 bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 		 unsigned int *flags);
+bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
+		  struct jmap_slot *copy);
+void jmap_set_csum(struct jmap *map, unsigned long log_blk, u64 home, u32 csum);
+int jmap_lose(struct jmap *map, u64 home, unsigned long log_blk);
+bool jmap_is_lost(struct jmap *map, u64 home);
 bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
@@ -73,6 +83,10 @@ bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
 bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
 u32 jmap_span_of(struct jmap *map, unsigned int marks);
 u32 jmap_span_ahead(struct jmap *map, u32 ahead);
+unsigned long jmap_end(struct jmap *map);
+u32 jmap_span_past(struct jmap *map, unsigned long log_blk);
+bool jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
+		      unsigned long *at);
 void jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
 bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,

@@ -146,26 +146,48 @@ u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 	return lazy->extents[lo].phys + (log_blk - lazy->extents[lo].log);
 }
 
-static void lazy_end_read(struct bio *bio)
-{
-	struct buffer_head *bh = bio->bi_private;
+/* A read of a copy. */
+struct lazy_read {
+	struct jbd2_lazy *lazy;		/* with a reference */
+	unsigned long log_blk;
+	struct jmap_slot copy;
+	struct bio bio;			/* the last one */
+};
 
-	if (bio_flagged(bio, BIO_QUIET))
-		set_bit(BH_Quiet, &bh->b_state);
-	bh->b_end_io(bh, !bio->bi_status);
-	bio_put(bio);
+static struct bio_set lazy_reads;
+
+static bool lazy_copy_good(struct lazy_read *read, struct buffer_head *bh)
+{
+	void *data;
+	u32 csum;
+
+	if (!(read->copy.flags & JMAP_CHECKED))
+		return true;
+	data = kmap_local_folio(bh->b_folio, bh_offset(bh));
+	csum = lazy_csum(read->lazy->journal, data);
+	kunmap_local(data);
+	return csum == read->copy.csum;
 }
 
-/* The log holds 0 where the block has the journal's magic number. */
-static void lazy_end_escaped_read(struct bio *bio)
+static void lazy_end_read(struct bio *bio)
 {
+	struct lazy_read *read = container_of(bio, struct lazy_read, bio);
+	struct jbd2_lazy *lazy = read->lazy;
 	struct buffer_head *bh = bio->bi_private;
+	bool good = !bio->bi_status && lazy_copy_good(read, bh);
 	__be32 magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
 
-	if (!bio->bi_status)
+	if (!good)
+		lazy_suspect(lazy, read->log_blk);
+	else if (read->copy.flags & JMAP_ESCAPED)
+		/* The log holds 0 where the block has the magic number. */
 		memcpy_to_folio(bh->b_folio, bh_offset(bh),
 				(const char *)&magic, sizeof(magic));
-	lazy_end_read(bio);
+	if (bio_flagged(bio, BIO_QUIET))
+		set_bit(BH_Quiet, &bh->b_state);
+	bh->b_end_io(bh, good);
+	bio_put(bio);
+	lazy_put(lazy);
 }
 
 /* Read one block from where it is newest. */
@@ -173,23 +195,32 @@ static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 			    blk_opf_t opf)
 {
 	journal_t *journal = lazy->journal;
+	struct jmap_slot copy;
+	struct lazy_read *read;
 	unsigned long log_blk;
-	unsigned int flags;
 	struct bio *bio;
 
 	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
-	if (!jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, &flags)) {
-		submit_bh(opf, bh);
+	if (!jmap_copy_of(&lazy->map, bh->b_blocknr, &log_blk, &copy)) {
+		if (jmap_is_lost(&lazy->map, bh->b_blocknr))
+			bh->b_end_io(bh, 0);
+		else
+			submit_bh(opf, bh);
 		return;
 	}
 
-	bio = bio_alloc(journal->j_dev, 1, opf | REQ_META, GFP_NOIO);
+	bio = bio_alloc_bioset(journal->j_dev, 1, opf | REQ_META, GFP_NOIO,
+			       &lazy_reads);
 	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
 				 (journal->j_blocksize >> SECTOR_SHIFT);
 	bio_add_folio_nofail(bio, bh->b_folio, bh->b_size, bh_offset(bh));
-	bio->bi_end_io = flags & JMAP_ESCAPED ? lazy_end_escaped_read :
-						lazy_end_read;
+	bio->bi_end_io = lazy_end_read;
 	bio->bi_private = bh;
+	read = container_of(bio, struct lazy_read, bio);
+	refcount_inc(&lazy->refs);
+	read->lazy = lazy;
+	read->log_blk = log_blk;
+	read->copy = copy;
 	atomic64_inc(&lazy->log_reads);
 	submit_bio(bio);
 }
@@ -270,7 +301,7 @@ static void lazy_submit_read(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	if (jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL))
 		lazy_read_around(lazy, bh, opf, log_blk);
 	else
-		submit_bh(opf, bh);
+		lazy_submit_one(lazy, bh, opf);
 	blk_finish_plug(&plug);
 }
 
@@ -506,13 +537,20 @@ static void lazy_readahead(struct readahead_control *rac)
  * jbd2_journal_next_log_block() was just called for this copy, and only the
  * commit thread moves j_head: the copy's log block is the one before it.
  */
-void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped)
+void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
+			  const journal_block_tag_t *tag)
 {
+	struct jbd2_lazy *lazy = journal->j_lazy;
 	unsigned long head = journal->j_head;
+	struct lazy_tag what;
 
 	if (head == journal->j_first)
 		head = journal->j_last;
-	jmap_note(&journal->j_lazy->map, head - 1, home, escaped);
+	lazy_tag_get(journal, tag, &what);
+	jmap_note(&lazy->map, head - 1, what.home,
+		  what.flags & JBD2_FLAG_ESCAPE);
+	jmap_set_csum(&lazy->map, head - 1, what.home,
+		      lazy_csum_of_tag(journal, transaction->t_tid, what.csum));
 }
 
 /* Revoke records stay until the transaction is applied. */
@@ -767,6 +805,23 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	return err;
 }
 
+/* The same for one, which has a buffer; waits.  Return: 0 if it is up to date. */
+int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
+{
+	struct buffer_head *bh = item->bh;
+
+	lock_buffer(bh);
+	if (buffer_uptodate(bh)) {
+		unlock_buffer(bh);
+		return 0;
+	}
+	get_bh(bh);
+	bh->b_end_io = end_buffer_read_sync;
+	lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META);
+	wait_on_buffer(bh);
+	return buffer_uptodate(bh) ? 0 : -EIO;
+}
+
 /*
  * Demote @n blocks: read what is not in memory, then file them in the order of
  * their homes, in which the checkpoint writes them.
@@ -781,6 +836,11 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 	unsigned int i, demoted = 0;
 	transaction_t *spare = NULL;
 	unsigned int nofs = memalloc_nofs_save();
+	/*
+	 * One, small, for each move of the tail.  Nobody could go on without:
+	 * the log may be full, and this is what empties it.  Stock jbd2 has the
+	 * same need for each transaction that it starts.
+	 */
 	gfp_t gfp = GFP_NOFS | __GFP_NOFAIL;
 	int err;
 
@@ -794,11 +854,9 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		if (!items[i].bh)
 			continue;
 		wait_on_buffer(items[i].bh);
-		if (!buffer_uptodate(items[i].bh)) {
-			/* No loss if the block was freed or logged since. */
-			if (lazy_still_newest(lazy, &items[i]))
-				err = -EIO;
-		} else if (!err) {
+		if (!err && !buffer_uptodate(items[i].bh))
+			err = min(lazy_read_again(lazy, &items[i]), 0);
+		if (!err && buffer_uptodate(items[i].bh)) {
 			if (!spare)
 				spare = jbd2_journal_alloc_transaction(gfp);
 			lazy_debug_delay();
@@ -1078,7 +1136,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (err)
 		goto free_lazy;
 	err = -ENOMEM;
-	lazy->batch_len = min(lazy->map.nr_slots / 16 + 1, LAZY_BATCH_MAX);
+	lazy->batch_len = min(lazy->map.nr_slots / 64 + 1, LAZY_BATCH_MAX);
 	lazy->batch = kvmalloc_array(lazy->batch_len, sizeof(*lazy->batch),
 				     GFP_KERNEL);
 	if (!lazy->batch)
@@ -1103,6 +1161,12 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (READ_ONCE(mapping->a_ops) == &lazy_aops)
 		goto unlock;
 	if (!bdev_aops) {
+		err = bioset_init(&lazy_reads, BIO_POOL_SIZE,
+				  offsetof(struct lazy_read, bio),
+				  BIOSET_NEED_BVECS);
+		if (err)
+			goto unlock;
+		err = -EBUSY;
 		bdev_aops = mapping->a_ops;
 		lazy_aops = *bdev_aops;
 		lazy_aops.read_folio = lazy_read_folio;
@@ -1116,8 +1180,10 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	    !journal->j_checkpoint_transactions) {
 		journal->j_lazy = lazy;
 		/* The first commit signs the journal superblock. */
-		if (!lazy->recovered)
+		if (!lazy->recovered) {
 			journal->j_flags |= JBD2_FLUSHED;
+			jmap_apply_end(&lazy->map, journal->j_head);
+		}
 		err = 0;
 	}
 	write_unlock(&journal->j_state_lock);
@@ -1214,6 +1280,10 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 	stats->demoted = atomic64_read(&lazy->demoted);
 	stats->emergency = atomic64_read(&lazy->emergency);
 	stats->log_reads = atomic64_read(&lazy->log_reads);
+	stats->scrubbed_blocks = atomic64_read(&lazy->scrub.blocks);
+	stats->damaged_blocks = atomic64_read(&lazy->scrub.damaged);
+	stats->lost_blocks = lazy->lost + READ_ONCE(lazy->map.nr_lost);
+	stats->damage_left = lazy_damage_left(lazy);
 	return true;
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);

@@ -3,7 +3,7 @@
  * What the files of lazy writeback journaling share: lazy.c (reads, commit,
  * demotion), lazy_mount.c (from one mount to the next), lazy_scan.c (reading
  * the log), lazy_snapshot.c (so that little of it need be read), lazy_clean.c
- * (the cleaner).
+ * (the cleaner), lazy_scrub.c (damage).
  */
 #ifndef _FS_JBD2_LAZY_H
 #define _FS_JBD2_LAZY_H
@@ -38,6 +38,7 @@ struct lazy_snapshots {
 				 */
 	bool closing;		/* one is due soon */
 	bool urgent;		/* one is due at once */
+	bool anew;		/* and is to stand alone [none] */
 	bool unmarked;		/* the marker points at an older one */
 	/* of the transaction that is being committed */
 	u32 reserved;		/* blocks, or 0 for no snapshot */
@@ -56,6 +57,30 @@ struct lazy_snapshots {
 	struct completion done;
 
 	atomic64_t logged_now, written, count;	/* since the mount */
+};
+
+/* lazy_scrub.c [clean_mutex, or load] */
+struct lazy_scrub {
+	struct log_reader *reader;	/* while it runs */
+	void *descriptor;	/* a block, while it runs */
+	bool placed;		/* tid and blk are where it goes on */
+	tid_t tid;
+	unsigned long blk;
+	u32 left;		/* log blocks from blk to the head */
+	bool whole;		/* all of the log, or a burst */
+	u32 burst;		/* log blocks that are left of it */
+	bool used;		/* something was committed since [none] */
+	unsigned long next;	/* the next burst, in jiffies */
+	unsigned int asked;	/* to scrub all [clean_lock] */
+	unsigned int serving, served;	/* of these [clean_done] */
+	int err;
+	unsigned long suspect;	/* a log block that a reader complained about,
+				 * or 0 [none]
+				 */
+	unsigned long bad;	/* the newest damaged log block that the tail
+				 * has to pass, or 0
+				 */
+	atomic64_t blocks, damaged;
 };
 
 struct jbd2_lazy {
@@ -102,6 +127,7 @@ struct jbd2_lazy {
 					 */
 
 	struct lazy_snapshots snaps;
+	struct lazy_scrub scrub;
 
 	/* lazy_clean.c */
 	struct task_struct *cleaner;	/* or NULL */
@@ -139,6 +165,7 @@ int lazy_refresh(struct jbd2_lazy *lazy);
 int lazy_cmp_home(const void *a, const void *b);
 int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	       unsigned int n);
+int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item);
 int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		unsigned int n, unsigned int *busy);
 int lazy_checkpoint(journal_t *journal);
@@ -156,6 +183,21 @@ void lazy_forget_mount(struct jbd2_lazy *lazy);
 
 /* lazy_scan.c */
 struct log_reader;
+
+/* What a descriptor says of a copy. */
+struct lazy_tag {
+	u64 home;
+	u32 flags;
+	u32 csum;
+};
+
+void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		  struct lazy_tag *what);
+bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
+		   struct lazy_tag *what);
+u32 lazy_csum(journal_t *journal, const void *data);
+u32 lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
+bool lazy_block_valid(journal_t *journal, void *data, tid_t *tid);
 
 struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy);
 void lazy_reader_free(struct log_reader *reader);
@@ -217,5 +259,22 @@ void lazy_clean_destroy(struct jbd2_lazy *lazy);
 size_t lazy_clean_bytes(struct jbd2_lazy *lazy);
 bool lazy_clean_wait(struct jbd2_lazy *lazy);
 void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks);
+void lazy_clean_wake(struct jbd2_lazy *lazy);
+int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span);
+
+/* lazy_scrub.c */
+#define LAZY_SCRUB_PAUSE	(30 * 60 * HZ)
+
+void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk, bool header);
+bool lazy_damage_left(struct jbd2_lazy *lazy);
+void lazy_suspect(struct jbd2_lazy *lazy, unsigned long log_blk);
+void lazy_scrub_before(struct jbd2_lazy *lazy, const struct lazy_item *items,
+		       unsigned int n);
+int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
+bool lazy_scrub_due(struct jbd2_lazy *lazy);
+bool lazy_scrub_busy(struct jbd2_lazy *lazy);
+bool lazy_scrub_after_commit(struct jbd2_lazy *lazy);
+void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle);
+void lazy_scrub_destroy(struct jbd2_lazy *lazy);
 
 #endif /* _FS_JBD2_LAZY_H */

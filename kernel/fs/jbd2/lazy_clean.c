@@ -156,6 +156,7 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, home = 0;
 
+	lazy_scrub_before(lazy, items, n);
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
@@ -255,13 +256,18 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 	int err, relogged = 0;
 	handle_t *handle;
 
+	lazy_scrub_before(lazy, items, n);
 	most = clamp(journal->j_max_transaction_buffers / 16U, 1U, RELOG_CHUNK);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, most);
 		err = lazy_fetch(lazy, items + i, chunk);
-		for (j = i; j < i + chunk; j++)
-			if (items[j].bh)
-				wait_on_buffer(items[j].bh);
+		for (j = i; j < i + chunk; j++) {
+			if (!items[j].bh)
+				continue;
+			wait_on_buffer(items[j].bh);
+			if (!err && !buffer_uptodate(items[j].bh))
+				err = min(lazy_read_again(lazy, &items[j]), 0);
+		}
 		if (!err) {
 			handle = jbd2_journal_start(journal, chunk);
 			err = PTR_ERR_OR_ZERO(handle);
@@ -344,7 +350,7 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 }
 
 /* Re-log what is live in the oldest @span log blocks. */
-static int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
+int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
 {
 	unsigned int n = lazy_clean_collect(lazy, span);
 
@@ -476,12 +482,16 @@ static bool lazy_clean_idle(struct jbd2_lazy *lazy)
 /* How long until there may be something to do that no commit announces. */
 static long lazy_clean_timeout(struct jbd2_lazy *lazy)
 {
-	if (READ_ONCE(lazy->clean_paused) ||
-	    lazy->policy != JBD2_LAZY_WATERMARKS || lazy_clean_idle(lazy))
+	bool works = lazy->policy == JBD2_LAZY_WATERMARKS;
+
+	if (lazy_scrub_busy(lazy))
+		return 0;
+	if (READ_ONCE(lazy->clean_paused) || lazy_clean_idle(lazy))
 		return MAX_SCHEDULE_TIMEOUT;
-	if (lazy->clean_starved)
+	if (works && lazy->clean_starved)
 		return JOIN_TIME;
-	return lazy_clean_due(lazy, true) ? IDLE_TIME : MAX_SCHEDULE_TIMEOUT;
+	return (works && lazy_clean_due(lazy, true)) || lazy_scrub_due(lazy) ?
+		IDLE_TIME : MAX_SCHEDULE_TIMEOUT;
 }
 
 static int lazy_cleaner(void *arg)
@@ -503,8 +513,18 @@ static int lazy_cleaner(void *arg)
 		    atomic_read(&lazy->waiters) ||
 		    lazy->policy == JBD2_LAZY_FIXED)
 			lazy_clean(lazy, idle);
+		mutex_lock(&lazy->clean_mutex);
+		lazy_scrub_step(lazy, idle);
+		mutex_unlock(&lazy->clean_mutex);
 	}
 	return 0;
+}
+
+/* There is something to do. */
+void lazy_clean_wake(struct jbd2_lazy *lazy)
+{
+	WRITE_ONCE(lazy->clean_wanted, true);
+	wake_up(&lazy->clean_wait);
 }
 
 /* A transaction of @blocks log blocks was applied to the map. */
@@ -517,10 +537,9 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 	if (!lazy->clean_locks)
 		WRITE_ONCE(lazy->clean_paused, false);
 	spin_unlock(&lazy->clean_lock);
-	if (lazy->policy == JBD2_LAZY_FIXED || lazy_clean_due(lazy, true)) {
-		WRITE_ONCE(lazy->clean_wanted, true);
-		wake_up(&lazy->clean_wait);
-	}
+	if (lazy_scrub_after_commit(lazy) ||
+	    lazy->policy == JBD2_LAZY_FIXED || lazy_clean_due(lazy, true))
+		lazy_clean_wake(lazy);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -529,6 +548,7 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 int lazy_clean_init(struct jbd2_lazy *lazy)
 {
 	lazy->last_commit = jiffies;
+	lazy->scrub.next = jiffies + LAZY_SCRUB_PAUSE;
 	mutex_init(&lazy->clean_mutex);
 	spin_lock_init(&lazy->clean_lock);
 	init_waitqueue_head(&lazy->clean_wait);
@@ -536,7 +556,7 @@ int lazy_clean_init(struct jbd2_lazy *lazy)
 	/* Until the file system commits something. */
 	lazy->clean_paused = true;
 	lazy->policy = JBD2_LAZY_WATERMARKS;
-	lazy->clean_batch_len = clamp(lazy->map.nr_slots / 16, 2U,
+	lazy->clean_batch_len = clamp(lazy->map.nr_slots / 32, 2U,
 				      CLEAN_BATCH_MAX);
 	lazy->clean_batch = kvmalloc_array(lazy->clean_batch_len,
 					   sizeof(*lazy->clean_batch),
@@ -580,8 +600,7 @@ bool lazy_clean_wait(struct jbd2_lazy *lazy)
 		return false;
 	mutex_unlock(&journal->j_checkpoint_mutex);
 	atomic_inc(&lazy->waiters);
-	WRITE_ONCE(lazy->clean_wanted, true);
-	wake_up(&lazy->clean_wait);
+	lazy_clean_wake(lazy);
 	wait_event_timeout(lazy->clean_done, READ_ONCE(lazy->steps) != steps,
 			   WAIT_TIME);
 	atomic_dec(&lazy->waiters);
@@ -605,6 +624,7 @@ void lazy_clean_start(struct jbd2_lazy *lazy)
 
 void lazy_clean_destroy(struct jbd2_lazy *lazy)
 {
+	lazy_scrub_destroy(lazy);
 	kvfree(lazy->clean_batch);
 }
 
@@ -675,8 +695,7 @@ int jbd2_lazy_set_policy(journal_t *journal, const char *name)
 	mutex_lock(&lazy->clean_mutex);
 	WRITE_ONCE(lazy->policy, policy);
 	mutex_unlock(&lazy->clean_mutex);
-	WRITE_ONCE(lazy->clean_wanted, true);
-	wake_up(&lazy->clean_wait);
+	lazy_clean_wake(lazy);
 	return 0;
 }
 EXPORT_SYMBOL(jbd2_lazy_set_policy);

@@ -33,6 +33,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
+#include <linux/crc32.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include "lazy.h"
@@ -343,6 +344,67 @@ static bool scan_commit_csum_ok(journal_t *journal, void *data)
 	return found == cpu_to_be32(csum);
 }
 
+/* What a tag says of a copy; its checksum still depends on the transaction. */
+void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		  struct lazy_tag *what)
+{
+	const journal_block_tag3_t *tag3 = (const void *)tag;
+
+	what->flags = be32_to_cpu(tag3->t_flags);
+	what->csum = be32_to_cpu(tag3->t_checksum);
+	what->home = be32_to_cpu(tag3->t_blocknr);
+	if (jbd2_has_feature_64bit(journal))
+		what->home |= (u64)be32_to_cpu(tag3->t_blocknr_high) << 32;
+}
+
+/**
+ * lazy_tag_next() - the next tag of a descriptor
+ * @journal: the journal
+ * @data: the descriptor, whose checksum is right
+ * @at: 0 at first
+ * @what: where to put what it says
+ *
+ * Return: false if there is none.
+ */
+bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
+		   struct lazy_tag *what)
+{
+	u32 end = journal->j_blocksize -
+		  sizeof(struct jbd2_journal_block_tail);
+
+	if (!*at)
+		*at = sizeof(journal_header_t);
+	else if (what->flags & JBD2_FLAG_LAST_TAG)
+		return false;
+	if (*at + sizeof(journal_block_tag3_t) > end)
+		return false;
+	lazy_tag_get(journal, data + *at, what);
+	*at += sizeof(journal_block_tag3_t);
+	if (!(what->flags & JBD2_FLAG_SAME_UUID))
+		*at += 16;
+	return true;
+}
+
+/* The checksum of the contents of a log block. */
+u32 lazy_csum(journal_t *journal, const void *data)
+{
+	return jbd2_chksum(journal, 0, data, journal->j_blocksize);
+}
+
+/*
+ * What lazy_csum() must give for a copy that @tid logged with a tag that says
+ * @csum.  That is the checksum of the transaction id and the contents together;
+ * without the id a slot of the map need not know its transaction.
+ */
+u32 lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum)
+{
+	__be32 sequence = cpu_to_be32(tid);
+	u32 id = jbd2_chksum(journal, journal->j_csum_seed, &sequence,
+			     sizeof(sequence));
+
+	return csum ^ __crc32c_le_shift(id, journal->j_blocksize);
+}
+
 /* Note what a descriptor says of the blocks behind it. */
 static int scan_descriptor(struct log_scan *scan, const void *data)
 {
@@ -350,37 +412,28 @@ static int scan_descriptor(struct log_scan *scan, const void *data)
 	journal_t *journal = lazy->journal;
 	u64 blocks = div_u64(bdev_nr_bytes(journal->j_fs_dev),
 			     journal->j_blocksize);
-	u32 size = journal->j_blocksize -
-		   sizeof(struct jbd2_journal_block_tail);
-	u32 at = sizeof(journal_header_t), flags;
-	const journal_block_tag3_t *tag;
+	struct lazy_tag tag;
 	void *copy;
-	u64 home;
+	u32 at = 0;
 
 	memcpy(scan->descriptor, data, journal->j_blocksize);
-	do {
-		if (at + sizeof(*tag) > size)
-			break;
-		tag = scan->descriptor + at;
-		at += sizeof(*tag);
-		flags = be32_to_cpu(tag->t_flags);
-		if (!(flags & JBD2_FLAG_SAME_UUID))
-			at += 16;
-		home = be32_to_cpu(tag->t_blocknr);
-		if (jbd2_has_feature_64bit(journal))
-			home |= (u64)be32_to_cpu(tag->t_blocknr_high) << 32;
-		if (home >= blocks || scan->used + 1 >= lazy->map.nr_slots) {
+	while (lazy_tag_next(journal, scan->descriptor, &at, &tag)) {
+		if (tag.home >= blocks ||
+		    scan->used + 1 >= lazy->map.nr_slots) {
 			pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
-			       journal->j_devname, scan->blk, scan->tid, home);
+			       journal->j_devname, scan->blk, scan->tid,
+			       tag.home);
 			return -EFSCORRUPTED;
 		}
-		jmap_note(&lazy->map, scan->blk, home,
-			  flags & JBD2_FLAG_ESCAPE);
+		jmap_note(&lazy->map, scan->blk, tag.home,
+			  tag.flags & JBD2_FLAG_ESCAPE);
+		jmap_set_csum(&lazy->map, scan->blk, tag.home,
+			      lazy_csum_of_tag(journal, scan->tid, tag.csum));
 		copy = scan_next(scan);
 		/* The copy is not needed to know where it is. */
 		if (IS_ERR(copy) && PTR_ERR(copy) != -EIO)
 			return PTR_ERR(copy);
-	} while (!(flags & JBD2_FLAG_LAST_TAG));
+	}
 	return 0;
 }
 
@@ -429,6 +482,8 @@ static int scan_report(struct log_scan *scan)
 		pr_warn("JBD2: %s: log block %lu of transaction %u is damaged, nothing is lost\n",
 			name, scan->damaged, scan->tid);
 	lazy->lost += scan->lost;
+	if (scan->damaged)
+		lazy_damaged(lazy, scan->damaged, true);
 	return 0;
 }
 
@@ -463,7 +518,7 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 }
 
 /* Whether a block is a whole one of the log, and then of which transaction. */
-static bool scan_valid(journal_t *journal, void *data, tid_t *tid)
+bool lazy_block_valid(journal_t *journal, void *data, tid_t *tid)
 {
 	const journal_header_t *header = data;
 
@@ -518,7 +573,7 @@ static void *scan_damage(struct log_scan *scan)
 			break;
 		at = scan->blk;
 		data = scan_take(scan, most - i);
-		if (!scan_valid(journal, data, &tid))
+		if (!lazy_block_valid(journal, data, &tid))
 			continue;
 		if (tid == scan->tid) {
 			scan->damaged = bad;
@@ -576,7 +631,7 @@ static int scan_block(struct log_scan *scan)
 	if (scan->used + 1 >= scan->lazy->map.nr_slots)
 		return -EFSCORRUPTED;
 	data = scan_next(scan);
-	if (!scan_valid(journal, data, &tid) || tid != scan->tid) {
+	if (!lazy_block_valid(journal, data, &tid) || tid != scan->tid) {
 		data = scan_damage(scan);
 		if (IS_ERR_OR_NULL(data))
 			return PTR_ERR_OR_ZERO(data);

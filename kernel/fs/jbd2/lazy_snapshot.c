@@ -448,6 +448,12 @@ void __jbd2_lazy_reserve(journal_t *journal, transaction_t *transaction)
 		WRITE_ONCE(snaps->closing, false);
 		due /= CLOSING_PART;
 	}
+	/* One of the chain may be damaged. */
+	if (READ_ONCE(snaps->anew)) {
+		WRITE_ONCE(snaps->anew, false);
+		snaps->urgent = true;
+		snaps->nr_chain = 0;
+	}
 	if (snaps->urgent)
 		due = 0;
 	snap_forget_old(snaps, tail_tid);

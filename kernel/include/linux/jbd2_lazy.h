@@ -37,6 +37,10 @@ struct jbd2_lazy_stats {
 	u64 snapshots;		/* how many, that were committed */
 	u64 mount_blocks;	/* log blocks that the mount read */
 	u64 mount_snapshots;	/* snapshots that it used */
+	u64 scrubbed_blocks;	/* log blocks that were read to be checked */
+	u64 damaged_blocks;	/* log blocks that were found damaged */
+	u64 lost_blocks;	/* metadata blocks, newest copies of which are lost */
+	u64 damage_left;	/* 1 if the tail has to pass damage */
 };
 
 /* How the cleaner works; see fs/jbd2/lazy_clean.c. */
@@ -61,9 +65,11 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
 int jbd2_lazy_relog_now(journal_t *journal, u32 span);
+int jbd2_lazy_scrub(journal_t *journal);
 
 /* Called by jbd2 itself. */
-void __jbd2_lazy_note_tag(journal_t *journal, u64 home, bool escaped);
+void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
+			  const journal_block_tag_t *tag);
 void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction);
 void __jbd2_lazy_hold(struct journal_head *jh);
 void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking);
@@ -85,11 +91,12 @@ void __jbd2_lazy_pause(journal_t *journal);
 void __jbd2_lazy_unpause(journal_t *journal);
 
 /* One copy of a metadata block is in the log (commit thread). */
-static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
-				      bool escaped)
+static inline void jbd2_lazy_note_tag(journal_t *journal,
+				      transaction_t *transaction,
+				      const journal_block_tag_t *tag)
 {
 	if (journal->j_lazy)
-		__jbd2_lazy_note_tag(journal, home, escaped);
+		__jbd2_lazy_note_tag(journal, transaction, tag);
 }
 
 /* The transaction's commit record is durable, or the journal is aborted. */
@@ -264,8 +271,9 @@ static inline void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
 	submit_bh(opf, bh);
 }
 
-static inline void jbd2_lazy_note_tag(journal_t *journal, u64 home,
-				      bool escaped) {}
+static inline void jbd2_lazy_note_tag(journal_t *journal,
+				      transaction_t *transaction,
+				      const journal_block_tag_t *tag) {}
 static inline void jbd2_lazy_apply(journal_t *journal,
 				   transaction_t *transaction) {}
 

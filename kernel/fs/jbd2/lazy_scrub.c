@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Damage in the log of a running lazy journal: finding it, and getting past it.
+ *
+ * A log that is never emptied holds some blocks for years.  The file system
+ * does not notice when one of them goes bad: the map knows where the copies
+ * are, and what is in memory is not read again.  The next one to read the log
+ * does.  Stock recovery gives up at a bad descriptor, commit or revoke block,
+ * snapshots included, and loses everything behind it; and it fails for a bad
+ * copy, even one that a newer one replaces.  So no bad block may stay between
+ * the tail and the head, whatever it holds.
+ *
+ * It is found by whoever reads it:
+ *
+ *  reads       A copy is checked when it is read, by the file system or by the
+ *              cleaner, once its checksum is known: from when it was logged,
+ *              from the scan of a mount, or from the scrub.  A snapshot does
+ *              not tell it.  The cleaner scrubs before it reads a copy of which
+ *              it is not known.
+ *  the scrub   goes over the log from the tail to the head, descriptors, copies
+ *              and all.  When the disk falls idle it reads a part, at most
+ *              128 MiB in half an hour, and goes on from there the next time.
+ *              A disk that is not used is not woken up.  On demand it reads all.
+ *  a mount     that had to look past damage.
+ *
+ * Getting past it takes what makes the tail pass everything else: all that is
+ * live up to the next place where the tail can rest is written again at the
+ * head, in order, from memory where possible.  A copy that is in memory is as
+ * good as new, and a bad descriptor or commit block costs nothing, because the
+ * map knows what it said.
+ *
+ * What is lost is a newest copy that nobody has in memory.  What is at home is
+ * older, and nothing may be derived from that, so reads of such a block fail
+ * until it is written anew, freed, or the file system is mounted again.  The
+ * journal superblock takes note of the error, so that the next mount, of any
+ * kernel, calls for e2fsck.  A few are remembered (jmap_lose()); if it is more,
+ * the journal is aborted.
+ *
+ * All is done by the cleaner's thread, under clean_mutex, in slices, between
+ * which it cleans.  Reading goes on while the tail and the head move: a block
+ * that looks bad is none if the tail has passed it meanwhile.
+ */
+
+#include <linux/blkdev.h>
+#include <linux/buffer_head.h>
+#include <linux/kthread.h>
+#include <linux/sched/mm.h>
+#include "lazy.h"
+
+/* Idle scrubbing: so many blocks, and then none for LAZY_SCRUB_PAUSE. */
+#define SCRUB_BURST	32768U
+/* Blocks that are read before the cleaner looks whether it is needed. */
+#define SCRUB_SLICE	1024U
+/* Tries to get past a bad block that did not move anything. */
+#define PASS_TRIES	3U
+
+/* Where the log that is in use begins, and the log blocks from there on. */
+static u32 scrub_used(struct jbd2_lazy *lazy, tid_t *tid, unsigned long *tail)
+{
+	journal_t *journal = lazy->journal;
+	u32 used;
+
+	read_lock(&journal->j_state_lock);
+	*tid = journal->j_tail_sequence;
+	*tail = journal->j_tail;
+	used = lazy->map.nr_slots - journal->j_free;
+	read_unlock(&journal->j_state_lock);
+	return used;
+}
+
+/* Log blocks from the tail to @log_blk; false if that is not in use. */
+static bool scrub_distance(struct jbd2_lazy *lazy, unsigned long log_blk,
+			   u32 *distance)
+{
+	unsigned long tail;
+	tid_t tid;
+	u32 used = scrub_used(lazy, &tid, &tail);
+
+	*distance = lazy_log_distance(lazy->journal, tail, log_blk);
+	return *distance < used;
+}
+
+/**
+ * lazy_damaged() - a log block is damaged
+ * @lazy: a journal whose log is loaded, or being loaded
+ * @log_blk: the block
+ * @header: it is none of the copies
+ *
+ * The cleaner gets the tail past it.
+ */
+void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk, bool header)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	journal_t *journal = lazy->journal;
+	unsigned long tail = journal->j_tail;
+
+	atomic64_inc(&scrub->damaged);
+	if (!scrub->bad || lazy_log_distance(journal, tail, scrub->bad) <
+			   lazy_log_distance(journal, tail, log_blk))
+		WRITE_ONCE(scrub->bad, log_blk);
+	/* It may be of a snapshot, which a mount would want. */
+	if (header)
+		WRITE_ONCE(lazy->snaps.anew, true);
+}
+
+/* Whether the tail still has to pass a bad block. */
+bool lazy_damage_left(struct jbd2_lazy *lazy)
+{
+	unsigned long bad = READ_ONCE(lazy->scrub.bad);
+	u32 distance;
+
+	return bad && scrub_distance(lazy, bad, &distance);
+}
+
+/* A read of a copy went wrong.  From the end of I/O. */
+void lazy_suspect(struct jbd2_lazy *lazy, unsigned long log_blk)
+{
+	WRITE_ONCE(lazy->scrub.suspect, log_blk);
+	lazy_clean_wake(lazy);
+}
+
+/* ------------------------------------------------------------------------- */
+/* Reading                                                                    */
+
+/* Whether the tail has to pass a log block because of a newer one. */
+static bool scrub_passed_over(struct jbd2_lazy *lazy, u32 distance)
+{
+	unsigned long bad = lazy->scrub.bad;
+	u32 newer;
+
+	return bad && scrub_distance(lazy, bad, &newer) && distance <= newer;
+}
+
+/*
+ * A block is not what it has to be.
+ *
+ * Return: false if the tail has passed it while it was read.
+ */
+static bool scrub_report(struct jbd2_lazy *lazy, unsigned long log_blk,
+			 const struct lazy_tag *tag, bool unreadable)
+{
+	const char *name = lazy->journal->j_devname;
+	const char *what = unreadable ? "cannot be read" : "is damaged";
+	u32 distance;
+
+	if (!scrub_distance(lazy, log_blk, &distance))
+		return false;
+	if (scrub_passed_over(lazy, distance))
+		return true;
+	if (tag)
+		pr_warn("JBD2: %s: log block %lu, a copy of block %llu, %s; the tail is moved past it\n",
+			name, log_blk, tag->home, what);
+	else
+		pr_warn("JBD2: %s: log block %lu of transaction %u %s; the tail is moved past it\n",
+			name, log_blk, lazy->scrub.tid, what);
+	lazy_damaged(lazy, log_blk, !tag);
+	return true;
+}
+
+static void *scrub_take(struct jbd2_lazy *lazy, u32 wanted)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	scrub->blk = lazy_next_log_blk(lazy->journal, scrub->blk);
+	scrub->left--;
+	atomic64_inc(&scrub->blocks);
+	return lazy_reader_next(scrub->reader, wanted);
+}
+
+/* The copies behind a descriptor. */
+static void scrub_copies(struct jbd2_lazy *lazy, u32 wanted)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	journal_t *journal = lazy->journal;
+	u32 at = 0, tags = 0, csum;
+	struct lazy_tag tag;
+
+	while (lazy_tag_next(journal, scrub->descriptor, &at, &tag))
+		tags++;
+	for (at = 0; scrub->left && tags; tags--) {
+		unsigned long blk = scrub->blk;
+		void *data = scrub_take(lazy, max(wanted, tags));
+
+		lazy_tag_next(journal, scrub->descriptor, &at, &tag);
+		csum = lazy_csum_of_tag(journal, scrub->tid, tag.csum);
+		/* Also of a bad copy, which is not to be taken for a good one. */
+		jmap_set_csum(&lazy->map, blk, tag.home, csum);
+		if (IS_ERR(data) || lazy_csum(journal, data) != csum)
+			scrub_report(lazy, blk, &tag, IS_ERR(data));
+		cond_resched();
+	}
+}
+
+static void scrub_place(struct jbd2_lazy *lazy, tid_t tid,
+			unsigned long log_blk)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	scrub->tid = tid;
+	scrub->blk = log_blk;
+	scrub->placed = true;
+}
+
+/* Where to go on, or from the tail; how far it is to the head. */
+static bool scrub_find_place(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	unsigned long tail;
+	tid_t tid;
+	u32 used = scrub_used(lazy, &tid, &tail), distance;
+
+	/* What is being committed has no commit block yet. */
+	used = min(used, lazy_log_distance(lazy->journal, tail,
+					   jmap_end(&lazy->map)));
+	if (!scrub->placed ||
+	    lazy_log_distance(lazy->journal, tail, scrub->blk) >= used)
+		scrub_place(lazy, tid, tail);
+	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
+	scrub->left = used - min(used, distance);
+	return scrub->left;
+}
+
+/*
+ * Read a part of the log.
+ *
+ * Return: false at the head.
+ */
+static bool scrub_slice(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	journal_t *journal = lazy->journal;
+	u32 all, done;
+
+	if (!scrub_find_place(lazy))
+		return false;
+	all = scrub->left;
+	lazy_reader_seek(scrub->reader, scrub->blk, scrub->left);
+	while (scrub->left && (done = all - scrub->left) < SCRUB_SLICE) {
+		unsigned long blk = scrub->blk;
+		void *data = scrub_take(lazy, SCRUB_SLICE - done);
+		const journal_header_t *header = data;
+		tid_t tid;
+
+		if (!lazy_block_valid(journal, data, &tid) ||
+		    tid != scrub->tid) {
+			bool found = scrub_report(lazy, blk, NULL,
+						  IS_ERR(data));
+
+			/* What follows it is not known. */
+			scrub->placed = found &&
+				jmap_mark_behind(&lazy->map, blk, &scrub->tid,
+						 &scrub->blk);
+			return scrub->placed || !found;
+		}
+		if (header->h_blocktype ==
+		    cpu_to_be32(JBD2_DESCRIPTOR_BLOCK)) {
+			memcpy(scrub->descriptor, data, journal->j_blocksize);
+			scrub_copies(lazy, SCRUB_SLICE - done);
+		} else if (header->h_blocktype ==
+			   cpu_to_be32(JBD2_COMMIT_BLOCK)) {
+			scrub->tid++;
+		}
+	}
+	return scrub->left;
+}
+
+static int scrub_begin(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	unsigned int nofs = memalloc_nofs_save();
+
+	if (!scrub->reader)
+		scrub->reader = lazy_reader_alloc(lazy);
+	if (!scrub->descriptor)
+		scrub->descriptor = kmalloc(lazy->journal->j_blocksize,
+					    GFP_KERNEL);
+	memalloc_nofs_restore(nofs);
+	return scrub->reader && scrub->descriptor ? 0 : -ENOMEM;
+}
+
+static void scrub_end(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	lazy_reader_free(scrub->reader);
+	kfree(scrub->descriptor);
+	scrub->reader = NULL;
+	scrub->descriptor = NULL;
+}
+
+/* Whether somebody wants the cleaner to let go of clean_mutex. */
+static bool scrub_interrupted(struct jbd2_lazy *lazy)
+{
+	return kthread_should_stop() || is_journal_aborted(lazy->journal);
+}
+
+/* A copy of which nothing is known and that has to be read. */
+static bool scrub_unknown(struct jbd2_lazy *lazy, const struct lazy_item *item)
+{
+	journal_t *journal = lazy->journal;
+	struct buffer_head *bh;
+	struct jmap_slot copy;
+	unsigned long now;
+	bool cached;
+
+	if (!jmap_copy_of(&lazy->map, item->home, &now, &copy) ||
+	    now != item->log_blk || copy.flags & JMAP_CHECKED)
+		return false;
+	bh = __find_get_block(journal->j_fs_dev, item->home,
+			      journal->j_blocksize);
+	cached = bh && buffer_uptodate(bh);
+	brelse(bh);
+	return !cached;
+}
+
+/**
+ * lazy_scrub_before() - before the cleaner reads copies: how to tell good ones
+ * @lazy: the journal
+ * @items: the copies
+ * @n: how many
+ *
+ * Called with clean_mutex held, and without a handle.
+ */
+void lazy_scrub_before(struct jbd2_lazy *lazy, const struct lazy_item *items,
+		       unsigned int n)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	u32 near = U32_MAX, far = 0, distance, used;
+	bool running = scrub->reader;
+	unsigned long tail;
+	unsigned int i;
+	tid_t tid;
+
+	for (i = 0; i < n; i++) {
+		if (!scrub_unknown(lazy, &items[i]) ||
+		    !scrub_distance(lazy, items[i].log_blk, &distance))
+			continue;
+		near = min(near, distance);
+		far = max(far, distance);
+	}
+	if (near > far || scrub_begin(lazy))
+		return;
+	used = scrub_used(lazy, &tid, &tail);
+	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
+	if (!scrub->placed || distance >= used || distance > near)
+		scrub_place(lazy, tid, tail);
+	while (scrub->placed && !scrub_interrupted(lazy) &&
+	       !READ_ONCE(lazy->clean_paused) &&
+	       scrub_distance(lazy, scrub->blk, &distance) && distance <= far)
+		if (!scrub_slice(lazy))
+			break;
+	if (!running)
+		scrub_end(lazy);
+}
+
+/* ------------------------------------------------------------------------- */
+/* Getting past it                                                            */
+
+/* Say so to the next mount, of any kernel; this one goes on. */
+static void scrub_call_for_e2fsck(journal_t *journal)
+{
+	write_lock(&journal->j_state_lock);
+	journal->j_flags |= JBD2_ACK_ERR;
+	/* No handle may see the error and not the flag. */
+	smp_wmb();
+	journal->j_errno = -EFSCORRUPTED;
+	write_unlock(&journal->j_state_lock);
+	jbd2_journal_update_sb_errno(journal);
+}
+
+/**
+ * lazy_read_again() - a copy that is to be written again could not be read
+ * @lazy: the journal
+ * @item: the copy, with its buffer
+ *
+ * Return: 1 if the buffer is up to date now; 0 if nobody needs the copy any
+ * more, or it is lost, with a message; -EIO if that cannot be endured.
+ */
+int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
+{
+	journal_t *journal = lazy->journal;
+	int ret;
+
+	if (is_journal_aborted(journal))
+		return -EIO;
+	if (!lazy_read_item(lazy, item))
+		return 1;
+	ret = jmap_lose(&lazy->map, item->home, item->log_blk);
+	if (!ret)
+		return 0;
+	pr_err("JBD2: %s: block %llu of metadata is lost with log block %lu; run e2fsck\n",
+	       journal->j_devname, item->home, item->log_blk);
+	if (ret < 0) {
+		jbd2_journal_abort(journal, -EIO);
+		return -EIO;
+	}
+	if (!journal->j_errno)
+		scrub_call_for_e2fsck(journal);
+	return 0;
+}
+
+/* Commit what was re-logged, and what was waiting to be, and let go of it. */
+static int scrub_let_go(struct jbd2_lazy *lazy)
+{
+	journal_t *journal = lazy->journal;
+	transaction_t *running;
+	bool wait = false;
+	tid_t tid = 0;
+	int err = 0;
+
+	read_lock(&journal->j_state_lock);
+	running = journal->j_running_transaction ?:
+		  journal->j_committing_transaction;
+	if (running) {
+		tid = running->t_tid;
+		wait = true;
+	}
+	read_unlock(&journal->j_state_lock);
+	if (wait) {
+		jbd2_log_start_commit(journal, tid);
+		err = jbd2_log_wait_commit(journal, tid);
+	}
+	if (err)
+		return err;
+	mutex_lock_io(&journal->j_checkpoint_mutex);
+	/* What was on its way home holds the tail, too. */
+	err = lazy_checkpoint(journal);
+	if (!err)
+		jbd2_cleanup_journal_tail(journal);
+	mutex_unlock(&journal->j_checkpoint_mutex);
+	return err;
+}
+
+/* Get the tail past the newest bad block, and so past all of them. */
+static void scrub_pass_damage(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	unsigned long tail, before;
+	unsigned int tries = 0;
+	int relogged;
+	u32 span;
+	tid_t tid;
+
+	while (lazy_damage_left(lazy)) {
+		if (READ_ONCE(lazy->clean_paused) || scrub_interrupted(lazy))
+			return;
+		scrub_used(lazy, &tid, &before);
+		span = jmap_span_past(&lazy->map, scrub->bad);
+		relogged = span ? lazy_clean_relog_span(lazy, span) : 0;
+		if (relogged < 0 || scrub_let_go(lazy))
+			return;
+		scrub_used(lazy, &tid, &tail);
+		if (!relogged && tail == before && ++tries == PASS_TRIES)
+			return;		/* again with the next commit */
+	}
+	WRITE_ONCE(scrub->bad, 0);
+}
+
+/* Whether what a read complained about is bad indeed. */
+static void scrub_look_at(struct jbd2_lazy *lazy, unsigned long log_blk)
+{
+	journal_t *journal = lazy->journal;
+	struct lazy_tag tag = {};
+	struct jmap_slot copy;
+	unsigned long now;
+	void *data;
+
+	if (!jmap_home_of(&lazy->map, log_blk, &tag.home) ||
+	    !jmap_copy_of(&lazy->map, tag.home, &now, &copy) ||
+	    now != log_blk || scrub_begin(lazy))
+		return;
+	lazy_reader_seek(lazy->scrub.reader, log_blk, 1);
+	data = lazy_reader_next(lazy->scrub.reader, 1);
+	if (IS_ERR(data) || (copy.flags & JMAP_CHECKED &&
+			     lazy_csum(journal, data) != copy.csum))
+		scrub_report(lazy, log_blk, &tag, IS_ERR(data));
+	scrub_end(lazy);
+}
+
+/* ------------------------------------------------------------------------- */
+/* When                                                                       */
+
+/* Whether a part is read as soon as the disk is idle. */
+bool lazy_scrub_due(struct jbd2_lazy *lazy)
+{
+	return lazy->scrub.used && time_after(jiffies, lazy->scrub.next);
+}
+
+/* Whether there is something to do that waits for nothing. */
+bool lazy_scrub_busy(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	return scrub->reader || READ_ONCE(scrub->suspect) ||
+	       READ_ONCE(scrub->asked) != scrub->served;
+}
+
+/* A transaction was committed. */
+bool lazy_scrub_after_commit(struct jbd2_lazy *lazy)
+{
+	lazy->scrub.used = true;
+	return lazy_scrub_due(lazy) || READ_ONCE(lazy->scrub.bad);
+}
+
+static void scrub_finish(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	scrub_end(lazy);
+	scrub->burst = 0;
+	scrub->used = false;
+	scrub->next = jiffies + LAZY_SCRUB_PAUSE;
+	scrub->placed &= !scrub->whole;
+	if (!scrub->whole)
+		return;
+	scrub->whole = false;
+	WRITE_ONCE(scrub->served, scrub->serving);
+	wake_up_all(&lazy->clean_done);
+}
+
+/**
+ * lazy_scrub_step() - the cleaner has nothing better to do
+ * @lazy: the journal
+ * @idle: whether the disk is idle
+ *
+ * Called with clean_mutex held.
+ */
+void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+	unsigned long suspect = xchg(&scrub->suspect, 0);
+	bool more;
+
+	if (suspect)
+		scrub_look_at(lazy, suspect);
+	if (!scrub->whole && READ_ONCE(scrub->asked) != scrub->served) {
+		scrub->serving = READ_ONCE(scrub->asked);
+		scrub->whole = true;
+		scrub->placed = false;
+	} else if (!scrub->whole && !scrub->burst && idle &&
+		   lazy_scrub_due(lazy)) {
+		scrub->burst = SCRUB_BURST;
+	}
+	if (scrub->whole || scrub->burst) {
+		scrub->err = scrub_begin(lazy);
+		more = !scrub->err && !scrub_interrupted(lazy) &&
+		       scrub_slice(lazy);
+		scrub->burst -= min(scrub->burst, SCRUB_SLICE);
+		if (more && (scrub->whole || scrub->burst))
+			return;
+		scrub_pass_damage(lazy);
+		scrub_finish(lazy);
+	} else if (scrub->bad) {
+		scrub_pass_damage(lazy);
+	}
+}
+
+/**
+ * jbd2_lazy_scrub() - read all of the log that is in use, and get past damage
+ * @journal: a lazy journal
+ *
+ * Return: 0, whatever was found; -EINTR; -ENODEV if the journal has no cleaner;
+ * -ENOMEM.
+ */
+int jbd2_lazy_scrub(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+	struct lazy_scrub *scrub = &lazy->scrub;
+	unsigned int ticket;
+	int err;
+
+	if (!lazy->cleaner)
+		return -ENODEV;
+	spin_lock(&lazy->clean_lock);
+	ticket = ++scrub->asked;
+	spin_unlock(&lazy->clean_lock);
+	lazy_clean_wake(lazy);
+	err = wait_event_killable(lazy->clean_done,
+				  (int)(READ_ONCE(scrub->served) - ticket) >= 0);
+	return err ? -EINTR : READ_ONCE(scrub->err);
+}
+EXPORT_SYMBOL(jbd2_lazy_scrub);
+
+/* The cleaner has ended. */
+void lazy_scrub_destroy(struct jbd2_lazy *lazy)
+{
+	scrub_end(lazy);
+}

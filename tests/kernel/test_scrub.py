@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A running system finds damage in the log, writes what it knows once more, and moves the tail past it: so that stock
+recovery never meets it."""
+
+import re
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import Bench, Booted
+from kernel import stress
+from kernel.test_damage import COMMIT, DESCRIPTOR, LAST_TAG, REVOKE, SAME_UUID, Block, blocks_of
+from kernel.test_snapshots import LAZY, SYSFS, Log, crashed, formatted_64m, manifest, put, some_snapshots
+from shingle import console, faults, job
+from shingle.drive import FormattedDrive
+
+pytestmark = pytest.mark.machine
+
+NAMES = ("damaged_blocks", "damage_left", "lost_blocks")
+SCRUB = job.write(f"{SYSFS}/scrub", "1")
+# Within what a commit block says.
+FLIPPED = 50
+# What is damaged here is damaged below a file system that is mounted.
+WRITABLE = ("bdev_allow_write_mounted=y",)
+# A burst of an idle disk, and what it waits for in between (kernel/fs/jbd2/lazy_scrub.c).
+PAUSE_S, IDLE_S = 1800, 5
+
+
+def copies_of(log: Log, block: Block) -> Iterator[tuple[int, int]]:
+    """Log block and home block of each copy behind a descriptor."""
+    data, at, flags, number = log.block(block.number), 12, 0, block.number
+    while not flags & LAST_TAG:
+        low, flags, high = struct.unpack_from(">3I", data, at)
+        at += 16 if flags & SAME_UUID else 32
+        number += 1
+        yield number, high << 32 | low
+
+
+def copies(log: Log) -> list[tuple[int, int, int]]:
+    """Log block, home block and transaction of each copy in the log."""
+    return [
+        (number, home, block.transaction)
+        for block in blocks_of(log)
+        if block.kind == DESCRIPTOR
+        for number, home in copies_of(log, block)
+    ]
+
+
+def flipped(log: Log, number: int) -> job.Step:
+    """Bit 0 of some byte of a log block is the other way round."""
+    data = bytearray(log.block(number))
+    data[FLIPPED] ^= 1
+    return put(log.places[number], bytes(data))
+
+
+def committed() -> list[job.Step]:
+    """The cleaner rests from a mount to the first commit."""
+    return [job.run(["/bin/touch", "/mnt"]), job.sync()]
+
+
+def counted() -> list[job.Step]:
+    return [stress.statistic(name) for name in NAMES]
+
+
+def found(booted: Booted) -> list[tuple[int, ...]]:
+    values = [int(str(step.extra["text"])) for step in booted.outcome.steps if step.phase in NAMES]
+    return [tuple(values[at : at + len(NAMES)]) for at in range(0, len(values), len(NAMES))]
+
+
+def replayed(bench: Bench, formatted: FormattedDrive, drive: Path, **more: object) -> Booted:
+    """Mounted by stock ext4, which replays the log, and checked by stock e2fsck."""
+    steps = [*formatted.classes(), job.mount("ext4"), manifest("replayed.txt"), job.umount()]
+    booted = bench.boot(steps, drive=drive, save=True, **more)
+    stress.assert_no_complaint(booted)
+    bench.assert_clean(booted.saved_drive)
+    return booted
+
+
+def one_of_each(log: Log) -> list[int]:
+    """A damaged block of each kind, from the tail on, and the tail does not pass two of them at once."""
+    blocks, all_copies = blocks_of(log), copies(log)
+    last = {home: number for number, home, _ in all_copies}
+
+    def of(kind: int, transaction: int) -> int:
+        return next(each.number for each in blocks if (each.kind, each.transaction) == (kind, transaction))
+
+    superseded = next(number for number, home, at in all_copies if at == 3 and last[home] != number)
+    newest = next(number for number, home, at in all_copies if at == 8 and last[home] == number)
+    snapshot = next(each for each in log.chain() if of(DESCRIPTOR, 5) < each.log_blk < of(COMMIT, 5))
+    return [of(DESCRIPTOR, 2), superseded, snapshot.log_blk + 1, of(REVOKE, 7), newest, of(COMMIT, 9)]
+
+
+def test_each_kind_of_block_may_go_bad_and_stock_recovery_does_not_notice(bench: Bench) -> None:
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *some_snapshots())
+    log = Log(bench, formatted, ran.saved_drive)
+    bad = one_of_each(log)
+    assert bad == sorted(bad)
+    steps: list[job.Step] = [manifest("before.txt"), *committed(), SCRUB, *counted()]
+    for number in bad:
+        steps += [flipped(log, number), SCRUB, *counted()]
+    steps += [job.drop_caches(), manifest("after.txt"), job.save()]
+    booted = bench.boot(
+        bench.mounted(formatted, *steps, options=LAZY), drive=ran.saved_drive, save=True, kernel_arguments=WRITABLE
+    )
+    assert found(booted) == [(number, 0, 0) for number in range(len(bad) + 1)]
+    for number in bad:
+        assert f"log block {number}" in booted.outcome.console
+    again = replayed(bench, formatted, booted.saved_drive)
+    assert again.text("replayed.txt") == booted.text("after.txt") == booted.text("before.txt") == ran.text("ran.txt")
+
+
+def checked(bench: Bench, image: Path) -> tuple[bool, int, str]:
+    """Whether stock e2fsck complains about a log, what it finds then, and how many files there are."""
+    replay = subprocess.run(
+        ["/sbin/e2fsck", "-E", "journal_only", "-fy", image], capture_output=True, text=True, check=False
+    )
+    done = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, check=False)
+    return "error" in replay.stdout, done.returncode, done.stdout.splitlines()[-1].partition(": ")[2]
+
+
+def test_stock_recovery_would_have_noticed(bench: Bench) -> None:
+    """So that the test above means something."""
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *some_snapshots())
+    log = Log(bench, formatted, ran.saved_drive)
+    whole = checked(bench, bench.exported(ran.saved_drive))
+    assert whole[:2] == (False, 0)
+    for number in one_of_each(log):
+        image = bench.exported(ran.saved_drive)
+        with image.open("r+b") as file:
+            file.seek(log.places[number] + FLIPPED)
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 1]))
+        assert checked(bench, image) != whole, number
+        image.unlink()
+
+
+def test_unreadable_sectors_are_left_behind(bench: Bench) -> None:
+    """Of a descriptor, of a copy that a newer one replaced, and of a revoke block."""
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *some_snapshots())
+    log = Log(bench, formatted, ran.saved_drive)
+    descriptor, superseded, _, revoke, *_ = one_of_each(log)
+    numbers = (descriptor, superseded, revoke)
+    source = bench.folder / "plan.toml"
+    source.write_text(
+        "".join(f"[[unreadable]]\nfirst_sector = {log.places[number] // 512}\nsectors = 8\n" for number in numbers)
+    )
+    plan = faults.compiled(bench.built.crates, source, bench.folder / "plan")
+    steps = [manifest("before.txt"), *committed(), SCRUB, *counted(), job.save()]
+    booted = bench.boot(bench.mounted(formatted, *steps, options=LAZY), drive=ran.saved_drive, save=True, faults=plan)
+    assert found(booted) == [(len(numbers), 0, 0)]
+    for number in numbers:
+        assert re.search(rf"log block {number}\b.* cannot be read", booted.outcome.console)
+    again = replayed(bench, formatted, booted.saved_drive, faults=plan)
+    assert again.text("replayed.txt") == booted.text("before.txt") == ran.text("ran.txt")
+
+
+def directory_block(bench: Bench, log: Log, drive: Path) -> tuple[str, int]:
+    """A directory whose only block is in the log, and the log block of its newest copy."""
+    newest = {home: number for number, home, _ in copies(log)}
+    image = bench.recovered(drive)
+    for name in range(1, 9):
+        path = f"dirs1/{name:08}"
+        shown = subprocess.run(
+            ["/sbin/debugfs", "-R", f"blocks /{path}", image], capture_output=True, text=True, check=True
+        )
+        home = int(shown.stdout.split()[0])
+        if home in newest:
+            return path, newest[home]
+    raise AssertionError("no directory's block is in the log")
+
+
+def test_what_is_lost_is_one_block_and_e2fsck_is_called_for(bench: Bench) -> None:
+    """The newest copy of a block that nobody has in memory: reads fail, and what is at home is not shown."""
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *some_snapshots())
+    log = Log(bench, formatted, ran.saved_drive)
+    path, number = directory_block(bench, log, ran.saved_drive)
+    fails = (
+        f"import errno, os\ntry: print(os.listdir('/mnt/{path}'))\n"
+        "except OSError as error: assert error.errno in (errno.EIO, errno.EUCLEAN), error\n"
+        "else: raise SystemExit('it was read')"
+    )
+    steps = [
+        *committed(),
+        job.drop_caches(),
+        flipped(log, number),
+        SCRUB,
+        *counted(),
+        job.run(["/usr/bin/python3", "-c", fails]),
+    ]
+    booted = bench.boot(
+        bench.mounted(formatted, *steps, options=f"{LAZY},errors=continue"),
+        drive=ran.saved_drive, save=True, expected=(console.Trouble.FILE_SYSTEM_ERROR,), kernel_arguments=WRITABLE,
+    )  # fmt: skip
+    assert found(booted) == [(1, 0, 1)]
+    assert f"is lost with log block {number}; run e2fsck" in booted.outcome.console
+    image = bench.recovered(booted.saved_drive)
+    mended = subprocess.run(["/sbin/e2fsck", "-fy", image], capture_output=True, text=True, check=False)
+    assert mended.returncode in (0, 1), mended.stdout
+    bench.assert_image_clean(image)
+
+
+def test_an_idle_disk_is_scrubbed_and_a_resting_one_is_not_woken(bench: Bench) -> None:
+    formatted = formatted_64m(bench)
+    scrubbed = stress.statistic("scrubbed_blocks")
+    steps = [
+        job.load("makedirs", {"count": 500, "seed": 3}),
+        job.sync(),
+        job.sleep(PAUSE_S),
+        scrubbed | {"phase": "too soon"},
+        *committed(),
+        job.sleep(2 * IDLE_S),
+        scrubbed | {"phase": "idle"},
+        job.read(f"{SYSFS}/log_used") | {"phase": "used"},
+        job.sleep(3 * PAUSE_S),
+        scrubbed | {"phase": "resting"},
+    ]
+    booted = bench.boot(bench.mounted(formatted, *steps, options=LAZY), drive=formatted.file, save=True)
+    stress.assert_no_complaint(booted)
+    values = stress.statistics(booted)
+    assert values["too soon"] == 0 < values["idle"] == values["used"] == values["resting"], values
