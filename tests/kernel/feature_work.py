@@ -229,12 +229,12 @@ ENABLE_VERITY, MEASURE_VERITY = 0x40806685, 0xC0046686
 
 def verity(base: str, turn: int) -> None:
     """Files with a Merkle tree behind their data."""
-    for number in range(12):
+    for number in range(24):
         path = f"{base}/{turn}-{number}"
-        write(path, data((turn, number), 1 + number * 90_000))
+        write(path, data((turn, number), 1 + number * 40_000))
         ioctl(path, ENABLE_VERITY, struct.pack("IIIIQIIQ", 1, 1, page_or_block(), 0, 0, 0, 0, 0) + bytes(88))
     if turn > 1:
-        for number in range(0, 12, 2):
+        for number in range(0, 24, 2):
             os.unlink(f"{base}/{turn - 1}-{number}")
 
 
@@ -270,20 +270,6 @@ def fallocate(fd: int, mode: int, start: int, length: int) -> None:
     checked(result, "fallocate")
 
 
-def migrate(base: str, turn: int) -> None:
-    """Files with indirect blocks get extents, and the other way round."""
-    for number in range(20):
-        path = f"{base}/{turn}-{number}"
-        write(path, b"")
-        with opened(path, os.O_RDWR) as fd:
-            for place in range(14 + 2 * number):
-                os.pwrite(fd, data((turn, number, place), 1000), place * 8192)
-            os.fsync(fd)
-        set_flags(path, flags_of(path) ^ EXTENTS)
-    for number in range(0, 20, 3):
-        os.truncate(f"{base}/{turn}-{number}", 5000)
-
-
 # EXT4_IOC_MOVE_EXT
 MOVE_EXTENT = 0xC028660F
 
@@ -316,7 +302,7 @@ def orphans(base: str, turn: int) -> None:
 
 WORK: dict[str, Callable[[str, int], None]] = {
     each.__name__: each
-    for each in (files, htree, tiny, xattr, eainode, quota, casefold, encrypt, verity, ranges, migrate, defrag, orphans)
+    for each in (files, htree, tiny, xattr, eainode, quota, casefold, encrypt, verity, ranges, defrag, orphans)
 }
 
 

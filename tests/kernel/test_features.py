@@ -8,12 +8,13 @@ A listing has paths, owners, times, attributes, hashes of contents and quota. Th
 * from the lazy mount that did more work after that, and from a stock mount behind it;
 
 and stock `e2fsck -fn` must find nothing wrong with any of what was left, once the log is replayed on a copy.
-docs/journal-lazy.md has the table of features; `test_the_table_names_tests_that_exist` holds it against the code.
+docs/journal-lazy.md has the table of features; `test_the_table_of_features_names_what_there_is` holds it to the code.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from kernel import stress
 from kernel.test_kept_log import kept
 from shingle import job
 from shingle.console import Trouble
+from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine
 
@@ -171,7 +173,7 @@ ALONE = {
     "dioread_lock": Volume(work=("files", "ranges"), options="dioread_lock"),
     "commit=1": Volume(work=("files", "xattr"), options="commit=1,stripe=16,data_err=abort,lazytime"),
     "indirect blocks": Volume("^extent,^64bit", work=("files", "ranges")),
-    "migration": Volume(work=("migrate", "defrag")),
+    "exchange of blocks": Volume(work=("defrag", "files")),
     "htree": Volume(work=("htree",)),
     "htree of three levels": Volume("large_dir", ("-b", "1024"), work=("htree",)),
     "1 KiB blocks": Volume(mkfs=("-b", "1024"), work=("files", "xattr", "ranges")),
@@ -206,7 +208,7 @@ def test_a_feature_alone(bench: Bench, volume: str) -> None:
     assert_survives(bench, ALONE[volume])
 
 
-@pytest.mark.parametrize("volume", list(TOGETHER))
+@pytest.mark.parametrize("volume", ["new", "old", pytest.param("clusters", marks=pytest.mark.long)])
 def test_features_together(bench: Bench, volume: str) -> None:
     assert_survives(bench, TOGETHER[volume])
 
@@ -270,7 +272,7 @@ def test_the_journal_may_be_on_another_device(bench: Bench) -> None:
     assert_survives(bench, replace(EXTERNAL, before_made=(journal,)), image=False)
 
 
-@pytest.mark.parametrize("orphan_file", [False, True])
+@pytest.mark.parametrize("orphan_file", [pytest.param(False, marks=pytest.mark.long), True])
 def test_files_that_were_open_in_a_power_cut_are_gone(bench: Bench, orphan_file: bool) -> None:
     volume = FILES if orphan_file else PLAIN
     steps = [
@@ -341,7 +343,7 @@ def test_read_only_and_back(bench: Bench) -> None:
 SHUTDOWN = 0x8004587D
 
 
-@pytest.mark.parametrize("flags", [0, 1, 2])
+@pytest.mark.parametrize("flags", [0, pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_shutdown_is_a_crash_without_a_reboot(bench: Bench, flags: int) -> None:
     steps = [
         *kept_log(PLAIN),
@@ -369,7 +371,7 @@ def paths_of(tree: dict[str, object]) -> dict[str, object]:
     return paths
 
 
-@pytest.mark.parametrize("reaction", ["continue", "remount-ro"])
+@pytest.mark.parametrize("reaction", ["continue", pytest.param("remount-ro", marks=pytest.mark.long)])
 def test_an_error_is_remembered(bench: Bench, reaction: str) -> None:
     volume = replace(PLAIN, options=f"errors={reaction}")
     count = "/sys/fs/ext4/shd0/errors_count"
@@ -415,7 +417,7 @@ def test_label_and_uuid_stay(bench: Bench) -> None:
 CHECKPOINT = 0x4004662B
 
 
-@pytest.mark.parametrize("flags", [0, 2])
+@pytest.mark.parametrize("flags", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_checkpoint_makes_it_stock_again(bench: Bench, flags: int) -> None:
     volume = PLAIN
     steps = [
@@ -452,3 +454,20 @@ def test_trimming_takes_only_what_is_free(bench: Bench) -> None:
     ]
     ran = volume.boot(bench, steps, volume.empty(bench))
     assert_found_again(bench, volume, ran)
+
+
+def test_the_table_of_features_names_what_there_is() -> None:
+    """The section of docs/journal-lazy.md: rows in quotes, tests in backquotes."""
+    text = (ROOT / "docs/journal-lazy.md").read_text().split("\n## Features\n")[1].split("\nNot tested")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r'"([^"]+)"', row.split("|")[3])}
+    assert named <= set(ALONE), named - set(ALONE)
+    assert set(ALONE) - named <= BY_AND_SO_ON, set(ALONE) - named - BY_AND_SO_ON
+    tests = "".join(path.read_text() for path in PROGRAM.parent.glob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", "".join(rows)):
+        assert f"def {name}(" in tests, name
+
+
+# What the table means by "and so on".
+BY_AND_SO_ON = {"2 KiB blocks", "4 KiB blocks", "no flex_bg", "meta_bg", "sparse_super2", "metadata_csum_seed", "mmp",
+                "data=writeback"}  # fmt: skip
