@@ -36,6 +36,11 @@ _CARGO_LIMIT_S = 1800.0
 _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
 CONTROL = "control"
 VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
+# More for a variant, of which no drive's key depends.
+_MORE = {"sanitize": ROOT / "machine/checkers/91-faults.config"}
+# The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (smp.py).
+SMP = "smp"
+_SMP_FRAGMENTS = ("machine/checkers/smp.config", "machine/config/20-ext4.config")
 
 
 @dataclass(frozen=True)
@@ -179,8 +184,11 @@ def mutants() -> dict[str, Path]:
 def fragments(variant: str) -> list[Path]:
     """The kconfig fragments of a variant: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
     base, _ = _split(variant)
+    if base == SMP:
+        return [ROOT / name for name in _SMP_FRAGMENTS]
     names = sorted((*_COMMON_FRAGMENTS, VARIANTS[base]))
-    return [ROOT / "machine/config" / f"{name}.config" for name in names]
+    more = [_MORE[base]] if base in _MORE else []
+    return [*(ROOT / "machine/config" / f"{name}.config" for name in names), *more]
 
 
 def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
@@ -205,7 +213,7 @@ def _split(variant: str) -> tuple[str, str | None]:
     """A variant's configuration and its mutant."""
     kind, _, rest = variant.partition(":")
     if kind != "mutant":
-        if variant not in VARIANTS:
+        if variant not in VARIANTS and variant != SMP:
             raise unknown_name("kernel variant", variant, [*VARIANTS, *(f"mutant:{name}" for name in mutants())])
         return variant, None
     name, _, base = rest.partition(":")
@@ -305,7 +313,7 @@ def _build_kernel(
         "-C",
         str(tree),
         f"O={out}",
-        "ARCH=um",
+        f"ARCH={'x86_64' if base == SMP else 'um'}",
         "CC=ccache gcc",
         "HOSTCC=ccache gcc",
         "LOCALVERSION=",
@@ -315,7 +323,7 @@ def _build_kernel(
     kernel_tree.check_options(texts, (out / ".config").read_text())
     with progress.task(f"building the kernel ({variant})") as tell, _reporting(log, tell):
         process.run(
-            [*make, f"-j{os.cpu_count() or 1}", "linux"],
+            [*make, f"-j{os.cpu_count() or 1}", "bzImage" if base == SMP else "linux"],
             what=f"building the kernel ({variant})",
             limit_s=_KERNEL_LIMIT_S,
             env=environment,
@@ -323,7 +331,7 @@ def _build_kernel(
         )
     unfinished.unlink()
     with stored_at(stored) as part:
-        shutil.copy2(out / "linux", part / "linux")
+        shutil.copy2(out / ("arch/x86/boot/bzImage" if base == SMP else "linux"), part / "linux")
         shutil.copy2(out / ".config", part / "config")
         (part / "version").write_text(found + "\n")
 

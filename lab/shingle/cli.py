@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,7 @@ from shingle import (
     claims_page,
     crash,
     crash_workload,
+    damage,
     drive,
     drives_cli,
     experiment,
@@ -33,9 +34,11 @@ from shingle import (
     record,
     run,
     shell,
+    smp,
     suitability,
     table,
     tests,
+    torture,
     watch,
     workload,
 )
@@ -443,6 +446,7 @@ def probe_command(
         "crash --states 2000",
         "crash --workload races,tiny --states 500 --seed 7",
         "crash --workload rename --seed 7 --replay 412s77/L/33k --keep state.img",
+        "crash --damage --states 10000 --record results/damage.jsonl",
         "crash --list",
     ),
 )
@@ -453,6 +457,7 @@ def probe_command(
 @click.option(
     "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."
 )
+@click.option("--damage", "damaged", is_flag=True, help="Damage logs instead: so many, in all kinds of ways.")
 @click.option("--flush-ignored", is_flag=True, help="A disk that lies about FLUSH and FUA: states must fail.")
 @click.option("--list", "listed", is_flag=True, help="List the workloads.")
 @click.option(
@@ -465,17 +470,19 @@ def crash_command(
     seed: int,
     replay: str | None,
     keep: Path | None,
+    damaged: bool,
     flush_ignored: bool,
     listed: bool,
     record_file: Path | None,
 ) -> None:
     """Cut the power everywhere, and check every state that is left (docs/crash-explorer.md)."""
+    known = damage.WORKLOADS if damaged else crash_workload.WORKLOADS
     if listed:
-        for each in crash_workload.WORKLOADS.values():
+        for each in known.values():
             out.print(f"{each.name:16} {each.summary}", soft_wrap=True)
         return
-    names = list(crash_workload.WORKLOADS) if workload_names is None else _split(workload_names)
-    workloads = [crash_workload.find(name) for name in names]
+    names = list(known) if workload_names is None else _split(workload_names)
+    workloads = [(damage.find if damaged else crash_workload.find)(name) for name in names]
     if replay is None and keep is not None:
         raise click.UsageError("--keep is for --replay.")
     if replay is not None and len(workloads) != 1:
@@ -483,6 +490,10 @@ def crash_command(
     with Terminal(err) as progress:
         kernels = {each.kernel for each in workloads} | {"main"}
         built = {variant: build.everything(variant, progress=progress) for variant in sorted(kernels)}
+        if damaged:
+            with progress.task("damaging logs") as tell:
+                _damage(workloads, states, seed, replay, keep, record_file, built, tell)
+            return
         if replay is not None:
             with progress.task(f"state {replay} of {names[0]}"):
                 explored = crash.replay(
@@ -507,6 +518,86 @@ def crash_command(
             out.print(f"  {problem}", markup=False, soft_wrap=True)
     if total.failures:
         raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
+
+
+def _damage(
+    workloads: Sequence[crash_workload.Workload],
+    states: int,
+    seed: int,
+    replay: str | None,
+    keep: Path | None,
+    record_file: Path | None,
+    built: Mapping[str, build.Built],
+    tell: Callable[[str], None],
+) -> None:
+    if replay is not None:
+        explored = damage.replay(workloads[0], seed, replay, built.__getitem__, keep=keep)
+    else:
+        explored = damage.explore(workloads, states, seed, built.__getitem__, tell=tell)
+    for shown in damage.tables(explored):
+        table.put(out, shown)
+    tally = explored.tally
+    out.print(f"seed {seed}; {tally.states / explored.seconds:.1f} logs a second", soft_wrap=True)
+    for found in [*tally.wrong[: crash.SHOWN], *tally.unsaid[: crash.SHOWN]]:
+        out.print(f"\n{found.replay}", markup=False, soft_wrap=True)
+        for text in (*(f"{target} {way}: {where}" for target, way, where in found.state.done), *found.problems):
+            out.print(f"  {text}", markup=False, soft_wrap=True)
+    if record_file is not None:
+        damage.write_record(record_file, explored, built["main"], seed)
+        out.print(f"record: {record_file}", soft_wrap=True)
+    if tally.wrong:
+        raise Failure(f"{len(tally.wrong)} of {tally.states} damaged logs are not dealt with as they should be.")
+
+
+@cli.command(
+    "torture",
+    epilog=_examples(
+        "torture --operations 100000",
+        "torture --operations 10000000 --seed 7 --record results/torture.jsonl",
+        "torture --smp --lives 20 --mix 3000",
+        "torture --stock-kernel --lives 20 --mix 3000",
+    ),
+)
+@click.option("--operations", type=click.IntRange(1), default=100_000, show_default=True, help="At least so many.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same series.")
+@click.option(
+    "--mix", type=click.IntRange(10), default=1000, show_default=True, help="Of a life; a thread's operations."
+)
+@click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
+@click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
+@click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
+@click.option(
+    "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
+)
+def torture_command(
+    operations: int, seed: int, mix: int, on_smp: bool, on_stock: bool, lives: int, record_file: Path | None
+) -> None:
+    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/journal-lazy.md)."""
+    done: list[torture.Life] = []
+    with Terminal(err) as progress:
+        if on_stock:
+            kernel, system = smp.stock(progress)
+        else:
+            built = build.everything(build.SMP if on_smp else "sanitize", progress=progress)
+            kernel, system = built.kernel.key, smp.composed(built)
+        emulated = on_smp or on_stock
+        with progress.task("torture") as tell:
+            if emulated:
+                series = smp.series(system, lives, seed, mix=mix, tell=tell)
+            else:
+                series = torture.series(built, operations, seed, mix=mix, tell=tell)
+            for life in series:
+                done.append(life)
+                out.print(torture.described(life), soft_wrap=True)
+                if record_file is not None:
+                    processors = smp.PROCESSORS if emulated else 1
+                    torture.write_record(record_file, life, kernel, seed, processors=processors)
+    seconds, total = sum(life.seconds for life in done), sum(life.operations for life in done)
+    out.print(
+        f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
+        f"nothing differed, no complaint; seed {seed}",
+        soft_wrap=True,
+    )
 
 
 @cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))

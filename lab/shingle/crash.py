@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -486,7 +486,7 @@ class Round:
                 self._boot_to_look(name, left, looked)
             except Failure as failure:
                 died = str(failure)
-            said = by_state((self.folder / name / "console.log").read_text(errors="replace"), left)
+            said = by_state((self.folder / name / "console.log").read_text(errors="replace"), looked)
             if died is not None:
                 # What it found of the states before was not written out.
                 if process.stopping() or not said:
@@ -495,7 +495,7 @@ class Round:
                 self._count(next(state for state in left if state.name == culprit), Judgement((died,)))
                 left = [state for state in left if state.name != culprit]
                 continue
-            trees, answers = _read_answers(self.folder / name / "answers.jsonl")
+            trees, answers = read_answers(self.folder / name / "answers.jsonl")
             for state in left:
                 held = self._held(state, sources)
                 judged = judge(state, looked[state.name], answers[state.name], trees, held, self.workload.may_refuse)
@@ -542,7 +542,7 @@ class Round:
         self.tally.failures.append(found)
 
 
-def _read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[dict[str, Any]]]]:
+def read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[dict[str, Any]]]]:
     trees: dict[str, dict[str, str]] = {}
     answers: dict[str, list[dict[str, Any]]] = {}
     if path.exists():
@@ -555,9 +555,8 @@ def _read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list
     return trees, answers
 
 
-def by_state(console: str, states: Sequence[State]) -> dict[str, str]:
+def by_state(console: str, names: Collection[str]) -> dict[str, str]:
     """What the kernel said while it was at each of these states."""
-    names = {state.name for state in states}
     said: dict[str, list[str]] = {}
     current: list[str] = []
     for line in lines(console):

@@ -91,12 +91,13 @@ class FileSystem:
         return request_class == "data" or request_class in self.classes
 
 
-def parse_ext4_journal(text: str) -> Layout:
-    """Reads `debugfs -R 'dump_extents -l <8>'`; blocks are of 4 KiB."""
+def parse_ext4_journal(text: str, block_bytes: int = 4096) -> Layout:
+    """Reads `debugfs -R 'dump_extents -l <8>'`."""
+    sectors = block_bytes // _SECTOR
     rows = re.findall(
         r"^\s*\d+/\s*\d+\s+\d+/\s*\d+\s+\d+\s*-\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)", text, flags=re.MULTILINE
     )
-    extents = _merged([(int(first) * 8, int(count) * 8) for first, count in rows])
+    extents = _merged([(int(first) * sectors, int(count) * sectors) for first, count in rows])
     if not extents:
         raise Failure("debugfs printed no extents of the journal.", detail=text.splitlines()[-10:])
     size = sum(sectors for _, sectors in extents) * _SECTOR

@@ -221,7 +221,7 @@ def dkms(
 
 # --- The guest --------------------------------------------------------------------
 
-_INIT = """#!/bin/sh
+INIT = """#!/bin/sh
 # The guest's first program: what it finds out goes to the second serial line.
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /mnt /etc /var/tmp
 /bin/busybox --install -s /usr/bin 2>/dev/null	# what is there already stays
@@ -234,7 +234,7 @@ mount -t tmpfs run /run
 ln -s /proc/self/mounts /etc/mtab
 stty raw </dev/ttyS1
 say() { echo "$*" >/dev/ttyS1; }
-fail() { say "failed: $*"; poweroff -f; sleep 60; }
+fail() { say "failed: $*"; reboot -f; sleep 60; }
 # The result of a command that must succeed: `run NAME COMMAND...` says `NAME: last line of its output`.
 run() {
 	name=$1; shift
@@ -244,10 +244,10 @@ run() {
 	say "$name: $(tail -n 1 /tmp/out)"
 }
 lazy() { cat "/sys/fs/ext4lazy/$1/journal_lazy/$2"; }
-for module in virtio_blk loop dm-snapshot; do modprobe $module || fail "no module $module"; done
+for module in MODULES; do modprobe $module || fail "no module $module"; done
 . /script
 say done
-poweroff -f
+reboot -f
 sleep 60
 """
 
@@ -271,7 +271,7 @@ class Booted:
 class Guest:
     """A kernel with a file system in memory, ready to boot."""
 
-    kernel: Kernel
+    image: Path
     base: Path
     memory_mib: int = 768
     cpus: int = 1
@@ -301,7 +301,7 @@ class Guest:
                 "qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max", "-smp", str(self.cpus),
                 "-m", str(self.memory_mib), "-nodefaults", "-no-reboot", "-display", "none",
                 "-serial", f"file:{own / 'console'}", "-serial", f"file:{own / 'results'}",
-                "-kernel", self.kernel.image, "-initrd", initrd,
+                "-kernel", self.image, "-initrd", initrd,
                 # Under load an emulated timer is late, which the kernel would take for a broken one.
                 "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check",
             ]  # fmt: skip
@@ -355,12 +355,18 @@ def _tail(own: Path) -> list[str]:
     return [*_read(own / "qemu.log").splitlines()[-5:], *_read(own / "console").splitlines()[-30:]]
 
 
-def guest(chosen: Kernel, built: Module, load: Path, folder: Path) -> Guest:
-    """The guest's file system: busybox, the modules, stock tools, ours, and the load generators."""
+def empty_root(folder: Path) -> Path:
+    """A root with folders as in Debian."""
     root = folder / "initramfs"
-    for name in ("bin", "sbin", "lib", "lib64"):  # as in Debian
+    for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
+    return root
+
+
+def guest(chosen: Kernel, built: Module, load: Path, folder: Path, more: Sequence[Path] = ()) -> Guest:
+    """The guest's file system: busybox, the modules, stock tools, ours, the load generators, and more programs."""
+    root = empty_root(folder)
     modules = root / "lib/modules" / chosen.name
     modules.mkdir(parents=True)
     for name in _MODULES:
@@ -371,24 +377,28 @@ def guest(chosen: Kernel, built: Module, load: Path, folder: Path) -> Guest:
     (modules / "updates").mkdir()
     shutil.copy(built.ko, modules / "updates" / built.ko.name)
     process.run(["/sbin/depmod", "-b", root, chosen.name], what="depmod", limit_s=60)
-    programs = [*map(Path, _PROGRAMS), load]
+    programs = [*map(Path, _PROGRAMS), load, *more]
     for program in programs:
-        _take_program(program, root)
+        take_program(program, root)
     shutil.copy("/bin/busybox", root / "bin/busybox")
     # Not busybox, whose shell takes its own mount for the system's.
     (root / "bin/sh").symlink_to("dash")
     _take_python(built.root / "usr/sbin/ext4lazy", root)
-    (root / "init").write_text(_INIT)
+    (root / "init").write_text(INIT.replace("MODULES", "virtio_blk loop dm-snapshot"))
     (root / "init").chmod(0o755)
     (root / "sbin/modprobe").symlink_to("/usr/bin/modprobe")  # where the kernel looks for it
-    base = folder / "initrd"
+    return Guest(chosen.image, packed(root, folder / "initrd"))
+
+
+def packed(root: Path, base: Path) -> Path:
+    """A folder as the kernel's first file system; the folder is gone then."""
     listing = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     with base.open("wb") as file:
         subprocess.run(
             ["cpio", "--quiet", "-o", "-H", "newc"], cwd=root, input=listing.encode(), stdout=file, check=True
         )
     shutil.rmtree(root)
-    return Guest(chosen, base)
+    return base
 
 
 def _take_module(chosen: Kernel, name: str, target: Path) -> None:
@@ -401,7 +411,7 @@ def _take_module(chosen: Kernel, name: str, target: Path) -> None:
     place.write_bytes(lzma.decompress(data) if found[0].suffix == ".xz" else data)
 
 
-def _take_program(program: Path, root: Path) -> None:
+def take_program(program: Path, root: Path) -> None:
     """A program of the host, with the libraries that it needs, all in their own places."""
     real = program.resolve()
     listed = subprocess.run(["ldd", real], capture_output=True, text=True, check=False).stdout

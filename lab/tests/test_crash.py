@@ -89,7 +89,7 @@ def test_depth_is_the_number_of_cuts() -> None:
 def test_what_the_kernel_says_is_told_apart_by_state() -> None:
     states = [State(name, 0, 0, "l", "", 0, 1, None) for name in ("1l", "2k", "3l")]
     console = "boot\n[ 0.1] crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
-    said = crash.by_state(console, states)
+    said = crash.by_state(console, [each.name for each in states])
     assert list(said.items()) == [("1l", "fine"), ("2k", "WARNING: CPU: 0 PID: 1 at fs\nmore"), ("3l", "")]
 
 

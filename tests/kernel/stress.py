@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 
 from harness import Bench, Booted
-from kernel import fsx
-from shingle import fs, job
+from shingle import fs, fsx, job
 
 # Small enough that the log wraps many times in a short test. Half of it is live then, and the cleaner copies; in a
 # quarter of it more would be, and blocks go home.

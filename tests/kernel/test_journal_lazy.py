@@ -4,8 +4,8 @@
 import pytest
 
 from harness import Bench
-from kernel import fsx, stress
-from shingle import fs, job
+from kernel import stress
+from shingle import fs, fsx, job
 
 pytestmark = pytest.mark.machine
 

@@ -3,7 +3,9 @@
 #![deny(unsafe_code)]
 
 pub mod choose;
+pub mod damage;
 pub mod fsck;
 pub mod history;
 pub mod image;
+pub mod log;
 pub mod pool;

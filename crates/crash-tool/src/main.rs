@@ -5,10 +5,12 @@
 use clap::{Args, Parser, Subcommand};
 use crash_drive::record;
 use crash_drive::states::{Disk, States};
-use crash_tool::choose::{contents, Cut, Cuts};
+use crash_tool::choose::{contents, Cut, Cuts, Fate};
+use crash_tool::damage::Healthy;
 use crash_tool::fsck::{self, Verdict};
 use crash_tool::history::History;
 use crash_tool::image;
+use crash_tool::log::Log;
 use crash_tool::pool::{Contents, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -65,6 +67,18 @@ enum Command {
         /// The record.
         record: PathBuf,
     },
+    /// Cuts a record near its end, damages the log of what that leaves in many ways, and writes all to one file of states;
+    /// the first is the one without damage. A JSON line for each state on standard output.
+    Damage {
+        /// What and how many, as JSON.
+        plan: PathBuf,
+        /// File of states to write.
+        #[arg(short)]
+        output: PathBuf,
+        /// Write the last state as a raw image.
+        #[arg(long)]
+        raw: Option<PathBuf>,
+    },
     /// Chooses cuts, makes their states, has stock e2fsck replay and check a copy of each, and writes all to one file of
     /// states: for each state two, as cut and as replayed. A JSON line for each state on standard output.
     States {
@@ -118,6 +132,38 @@ struct Source {
     skip: usize,
     /// Just these cuts.
     cuts: Option<Vec<String>>,
+}
+
+/// What `damage` is to do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DamagePlan {
+    disk: PathBuf,
+    record: PathBuf,
+    /// The journal: first sector and sectors, in the order of the log.
+    journal: Vec<(u64, u64)>,
+    block_bytes: usize,
+    seed: u64,
+    /// Numbers of the damages; each is drawn for itself.
+    numbers: Vec<u64>,
+    /// Hashes of states that are left out.
+    seen: Vec<String>,
+}
+
+/// A damaged state, for the caller.
+#[derive(Serialize)]
+struct Damaged {
+    number: Option<u64>,
+    hash: String,
+    /// Number in the file of states.
+    state: u32,
+    /// Target, way, and where.
+    done: Vec<(String, String, String)>,
+    /// It looks like a log that ends earlier: its last commit block is gone, or there is a wide hole.
+    ends: bool,
+    /// The cut that the log is of, and how many blocks are in it from its tail to its end.
+    cut: String,
+    blocks: usize,
 }
 
 /// A state, for the caller.
@@ -218,6 +264,11 @@ fn run(command: &Command) -> io::Result<()> {
             }
             out.flush()
         }
+        Command::Damage { plan, output, raw } => {
+            let text = fs::read_to_string(plan).map_err(|e| named(plan, e))?;
+            let plan: DamagePlan = serde_json::from_str(&text).map_err(|e| invalid(plan, &e))?;
+            make_damaged(&plan, output, raw.as_deref())
+        }
         Command::States {
             plan,
             output,
@@ -254,6 +305,80 @@ fn open_disk(path: &Path, pool: &mut Pool) -> io::Result<(Disk, Contents)> {
     let bytes = fs::read(path).map_err(|e| named(path, e))?;
     let states = States::open(&bytes).map_err(|e| invalid(path, &e))?;
     Ok((states.disk, pool.state(&states, 0)))
+}
+
+/// What a record leaves after a power cut in its last third, and what it left at some time before.
+fn cut_near_end(
+    history: &History,
+    base: &Contents,
+    seed: u64,
+    pool: &mut Pool,
+) -> (Cut, Contents, Contents) {
+    let late = Cuts::new(history, 0, seed)
+        .find(|cut| 3 * cut.place > 2 * history.events)
+        .expect("cuts never end");
+    let early = Cut {
+        place: late.place / 2,
+        fate: Fate::Kept,
+    };
+    let [after, earlier] = [late, early].map(|cut| contents(history, cut, base, pool));
+    (late, after, earlier)
+}
+
+fn make_damaged(plan: &DamagePlan, output: &Path, raw: Option<&Path>) -> io::Result<()> {
+    let mut pool = Pool::default();
+    let (before, base) = open_disk(&plan.disk, &mut pool)?;
+    let bytes = fs::read(&plan.record).map_err(|e| named(&plan.record, e))?;
+    let events = record::decode(&bytes).map_err(|e| invalid(&plan.record, &e))?;
+    let history = History::new(&events, false);
+    let (cut, after, earlier) = cut_near_end(&history, &base, plan.seed, &mut pool);
+    let log = Log::open(&plan.journal, plan.block_bytes, &after, &pool)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+    let found = log.walk(&after, &pool);
+    let healthy = Healthy {
+        log: &log,
+        found: &found,
+        contents: &after,
+        earlier: &earlier,
+    };
+    // States are checked on a disk that answers at once.
+    let disk = Disk {
+        delay_us: 0,
+        ..before
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut seen: BTreeSet<String> = plan.seen.iter().cloned().collect();
+    let mut states = Vec::new();
+    for number in std::iter::once(None).chain(plan.numbers.iter().map(|number| Some(*number))) {
+        let (state, done) = match number {
+            None => (after.clone(), Vec::new()),
+            Some(number) => healthy.damaged(&mut pool, plan.seed, number),
+        };
+        let hash = format!("{:032x}", pool.hash(disk, &state));
+        if !seen.insert(hash.clone()) && number.is_some() {
+            continue;
+        }
+        let line = Damaged {
+            number,
+            hash,
+            ends: healthy.ends_earlier(&state, &pool) || done.iter().any(|each| each.wide),
+            state: states.len() as u32,
+            done: done
+                .into_iter()
+                .map(|each| (each.target.to_string(), each.way.to_string(), each.detail))
+                .collect(),
+            cut: cut.to_string(),
+            blocks: found.blocks.len(),
+        };
+        serde_json::to_writer(&mut out, &line)?;
+        writeln!(out)?;
+        states.push(state);
+    }
+    out.flush()?;
+    if let (Some(path), Some(last)) = (raw, states.last()) {
+        image::write(path, disk, last, &pool).map_err(|e| named(path, e))?;
+    }
+    image::write_states(output, disk, &states, &pool).map_err(|e| named(output, e))
 }
 
 fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {

@@ -35,6 +35,9 @@ struct View {
     options: String,
     /// A file to read while it is mounted.
     read: Option<String>,
+    /// What cannot be read does not end the listing.
+    #[serde(default)]
+    damaged: bool,
 }
 
 const DIR: &str = "/mnt";
@@ -96,7 +99,11 @@ fn look(view: &View) -> Result<(Value, Option<Listing>), Failure> {
     if let Err(failure) = mounts::mount_step(&mount) {
         return Ok((json!({"error": failure.message}), None));
     }
-    let tree = Listing::of(Path::new(DIR));
+    let tree = if view.damaged {
+        Ok(Listing::of_what_is_left(Path::new(DIR)))
+    } else {
+        Listing::of(Path::new(DIR))
+    };
     let mut answer = Map::new();
     if let Some(path) = &view.read {
         let text = fs::read_to_string(path).unwrap_or_default();

@@ -14,7 +14,7 @@ use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::{pread, Errno};
 use sha2::{Digest, Sha256};
 
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, LoadError, Result};
 use crate::file::with_buffer;
 use crate::meter::Meter;
 use crate::walk::{Order, Walker};
@@ -35,17 +35,35 @@ pub struct Listing {
 impl Listing {
     /// Lists everything below a directory but `lost+found`.
     pub fn of(root: &Path) -> Result<Self> {
+        Self::walked(root, Err)
+    }
+
+    /// The same of a damaged file system: what cannot be read is listed with the error.
+    pub fn of_what_is_left(root: &Path) -> Self {
+        Self::walked(root, |error| Ok(format!("error {}", error.status())))
+            .expect("no error is passed on")
+    }
+
+    fn walked(root: &Path, refused: impl Fn(LoadError) -> Result<String>) -> Result<Self> {
         let mut entries = BTreeMap::new();
         let mut walker = Walker::new(Order::Name);
         let mut meter = Meter::new(false);
         let mut waiting = vec![root.to_owned()];
         while let Some(dir) = waiting.pop() {
-            for found in walker.read_dir(&dir, &mut meter)? {
+            let read = match walker.read_dir(&dir, &mut meter) {
+                Ok(read) => read,
+                Err(error) => {
+                    let path = dir.strip_prefix(root).unwrap_or(&dir);
+                    entries.insert(format!("{}/", name(path)), refused(error)?);
+                    continue;
+                }
+            };
+            for found in read {
                 let path = found.path.strip_prefix(root).unwrap_or(&found.path);
                 if path.as_os_str() == "lost+found" {
                     continue;
                 }
-                entries.insert(name(path), entry(&found.path)?);
+                entries.insert(name(path), entry(&found.path).or_else(&refused)?);
                 if found.is_dir {
                     waiting.push(found.path);
                 }

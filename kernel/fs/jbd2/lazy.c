@@ -1104,6 +1104,24 @@ int __jbd2_lazy_drain(journal_t *journal)
 /* ------------------------------------------------------------------------- */
 /* Start and stop                                                             */
 
+/*
+ * The log is empty, but blocks of older transactions lie about in it.  Whoever
+ * emptied it may have stopped in front of damage, and would give the same ids
+ * out again; then the remains could be taken for the continuation.  Each of
+ * these transactions has a block at least, so their ids end before these.
+ *
+ * Called with j_state_lock held.
+ */
+static void lazy_skip_remains(journal_t *journal)
+{
+	tid_t skipped = journal->j_lazy->map.nr_slots;
+
+	journal->j_tail_sequence += skipped;
+	journal->j_transaction_sequence += skipped;
+	journal->j_commit_sequence += skipped;
+	journal->j_commit_request += skipped;
+}
+
 /**
  * jbd2_lazy_start() - make a journal lazy
  * @journal: a journal without a transaction yet: either one that is loaded,
@@ -1126,8 +1144,11 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	if (!jbd2_has_feature_csum3(journal) ||
 	    jbd2_has_feature_fast_commit(journal) ||
 	    jbd2_has_feature_async_commit(journal) ||
-	    !(journal->j_flags & JBD2_BARRIER) || !nr_extents)
+	    !(journal->j_flags & JBD2_BARRIER) || !nr_extents) {
+		pr_err("JBD2: %s: the journal has not the features of a lazy one\n",
+		       journal->j_devname);
 		return -EINVAL;
+	}
 
 	lazy = kzalloc(sizeof(*lazy), GFP_KERNEL);
 	if (!lazy)
@@ -1181,6 +1202,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		journal->j_lazy = lazy;
 		/* The first commit signs the journal superblock. */
 		if (!lazy->recovered) {
+			lazy_skip_remains(journal);
 			journal->j_flags |= JBD2_FLUSHED;
 			jmap_apply_end(&lazy->map, journal->j_head);
 		}

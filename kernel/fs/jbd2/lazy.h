@@ -113,6 +113,7 @@ struct jbd2_lazy {
 					 */
 	unsigned long scan_start;	/* the log block behind them [load] */
 	tid_t scan_tid;			/* the first that is not there [load] */
+	tid_t scan_known;		/* one that was durable [load] */
 	u64 scan_blocks;		/* log blocks that were read [load] */
 	u32 loaded;			/* snapshots that were read [load] */
 	u32 lost;			/* copies that damage cost [load] */

@@ -36,7 +36,8 @@
  *          would be used again.  So it is used up: the tombstone, a committed
  *          transaction without blocks, takes the id.  It is written by the
  *          first commit, and is durable before anything follows it.  A mount
- *          that commits nothing writes nothing.
+ *          that commits nothing writes nothing.  A log that begins anew takes
+ *          ids that no remains in it have (lazy_skip_remains()).
  *  INV-K11 The marker names a transaction that was durable when it was
  *          written.  A log that ends before it is damaged in the middle, and
  *          by more than lazy_scan.c can bridge; it is refused, because to go
@@ -125,7 +126,10 @@ bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
  * jbd2_lazy_log_kept() - whether the log can be taken over as it is
  * @journal: a journal that is not loaded yet
  *
- * If not, it is for stock recovery.
+ * If not, it is for stock recovery.  The features are not looked at:
+ * jbd2_lazy_start() refuses wrong ones.  That of checksums may have been lost
+ * by damage, which then no checksum shows, and stock recovery would find
+ * nothing in the log.
  */
 bool jbd2_lazy_log_kept(journal_t *journal)
 {
@@ -133,9 +137,6 @@ bool jbd2_lazy_log_kept(journal_t *journal)
 	tid_t known;
 
 	return lazy_marked(journal->j_superblock, &known, &snapshot) &&
-	       jbd2_has_feature_csum3(journal) &&
-	       !jbd2_has_feature_fast_commit(journal) &&
-	       !jbd2_has_feature_async_commit(journal) &&
 	       journal->j_tail >= journal->j_first &&
 	       journal->j_tail < journal->j_last;
 }
@@ -210,7 +211,7 @@ static bool lazy_load_snapshots(struct jbd2_lazy *lazy,
 	if (tid_gt(newest->tid, known))
 		known = newest->tid;
 	err = lazy_scan(lazy, reader, newest->tid, blk, known, true);
-	if (!err && !tid_gt(known, lazy->scan_tid - 1))
+	if (!err && !tid_gt(lazy->scan_known, lazy->scan_tid - 1))
 		return true;
 	pr_warn("JBD2: %s: the log behind the snapshot of transaction %u is damaged, scanning the whole log\n",
 		journal->j_devname, newest->tid);
@@ -249,9 +250,10 @@ int __jbd2_lazy_recover(journal_t *journal)
 		       journal->j_devname);
 		return err;
 	}
-	if (tid_gt(known, lazy->scan_tid - 1)) {	/* INV-K11 */
+	if (tid_gt(lazy->scan_known, lazy->scan_tid - 1)) {	/* INV-K11 */
 		pr_err("JBD2: %s: the kept log ends with transaction %u, but %u was committed\n",
-		       journal->j_devname, lazy->scan_tid - 1, known);
+		       journal->j_devname, lazy->scan_tid - 1,
+		       lazy->scan_known);
 		return -EFSCORRUPTED;
 	}
 	if (lazy->lost) {

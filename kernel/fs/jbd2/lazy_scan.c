@@ -22,6 +22,7 @@
  *	at once, same id, no copy yet   a revoke block          the mount
  *	at once, same id, after copies  a snapshot              nothing
  *	at once, next id                a commit block          nothing
+ *	a later one, further behind     more than that          the mount
  *	none, and the marker says that  a commit block          nothing
  *	the transaction was durable
  *	none                            the log ends here
@@ -446,8 +447,11 @@ static int scan_revokes(struct log_scan *scan, const void *data)
 	u64 *grown;
 
 	if (end > journal->j_blocksize -
-	    sizeof(struct jbd2_journal_block_tail))
+	    sizeof(struct jbd2_journal_block_tail)) {
+		pr_err("JBD2: %s: log block %lu of transaction %u cannot hold %u bytes of revokes\n",
+		       journal->j_devname, scan->blk, scan->tid, end);
 		return -EFSCORRUPTED;
+	}
 	for (; at + length <= end; at += length) {
 		if (scan->nr_revokes == scan->room) {
 			room = max(2 * scan->room, 1024U);
@@ -552,12 +556,13 @@ static int scan_process(struct log_scan *scan, void *data)
 }
 
 /*
- * The block before the present one is none of the transaction: is it the end
- * of the log, or damage?  See above.
+ * The block before the present one is none of the transaction, but perhaps a
+ * whole one of @found, which is later: is it the end of the log, or damage?
+ * See above.
  *
  * Return: the block to go on with, NULL at the end, or an error pointer.
  */
-static void *scan_damage(struct log_scan *scan)
+static void *scan_damage(struct log_scan *scan, tid_t found)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	journal_t *journal = lazy->journal;
@@ -582,11 +587,22 @@ static void *scan_damage(struct log_scan *scan)
 					      !scan->resumed;
 			return data;
 		}
-		if (tid != scan->tid + 1 || i)
+		/* Whatever else is there: each has a block at least. */
+		if (!tid_gt(tid, scan->tid) || tid - scan->tid > i + 1)
 			break;
+		if (i) {
+			found = tid;
+			break;
+		}
 		scan->damaged = bad;
 		err = scan_apply(scan, at);
 		return err ? ERR_PTR(err) : data;
+	}
+	if (tid_gt(found, scan->tid) && found - scan->tid < lazy->map.nr_slots) {
+		/* Not the end: what is before it was committed. */
+		if (tid_gt(found - 1, scan->known))
+			scan->known = found - 1;
+		return NULL;
 	}
 	if (!tid_geq(scan->known, scan->tid) ||
 	    !(scan->described || scan->resumed))
@@ -628,11 +644,16 @@ static int scan_block(struct log_scan *scan)
 	int err;
 
 	scan_pass_snapshot(scan);
-	if (scan->used + 1 >= scan->lazy->map.nr_slots)
+	if (scan->used + 1 >= scan->lazy->map.nr_slots) {
+		pr_err("JBD2: %s: the kept log has no end\n",
+		       journal->j_devname);
 		return -EFSCORRUPTED;
+	}
 	data = scan_next(scan);
-	if (!lazy_block_valid(journal, data, &tid) || tid != scan->tid) {
-		data = scan_damage(scan);
+	if (!lazy_block_valid(journal, data, &tid))
+		tid = scan->tid - 1;
+	if (tid != scan->tid) {
+		data = scan_damage(scan, tid);
 		if (IS_ERR_OR_NULL(data))
 			return PTR_ERR_OR_ZERO(data);
 	}
@@ -652,8 +673,9 @@ static int scan_block(struct log_scan *scan)
  * If not, the blocks of snapshots that are in the chain are passed over.
  *
  * Sets scan_tid and scan_start to the transaction that is not in the log any
- * more and to where it would begin, and scanned to the distance from the tail
- * to there.
+ * more and to where it would begin, scanned to the distance from the tail to
+ * there, and scan_known to a transaction that was durable, @known or a later
+ * one.
  *
  * Return: 0; -EFSCORRUPTED, with a message, if the log cannot be what was
  * written; -EIO, -ENOMEM.
@@ -687,6 +709,7 @@ int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
 
 	lazy->scan_start = scan.start;
 	lazy->scan_tid = scan.tid;
+	lazy->scan_known = scan.known;
 	lazy->scanned = used + lazy_log_distance(journal, log_blk, scan.start);
 	/* What a transaction that is not complete left in the map. */
 	for (; scan.start != scan.blk;
