@@ -66,11 +66,11 @@ def files(base: str, turn: int) -> None:
     """Many small files, of which those of the turn before go, renames, links, holes, a truncation."""
     here = f"{base}/{turn}"
     os.mkdir(here)
-    for number in range(150):
+    for number in range(90):
         write(f"{here}/{number}", data((turn, number), number * 41))
-    for number in range(0, 150, 5):
+    for number in range(0, 90, 5):
         os.rename(f"{here}/{number}", f"{here}/renamed-{number}")
-    for number in range(1, 150, 7):
+    for number in range(1, 90, 7):
         os.unlink(f"{here}/{number}") if number % 5 else None
     os.link(f"{here}/2", f"{here}/link")
     os.symlink("2", f"{here}/short")
@@ -87,10 +87,10 @@ def files(base: str, turn: int) -> None:
 
 
 def htree(base: str, turn: int) -> None:
-    """A directory of several levels, and one that shrinks again."""
+    """A directory that needs an index, of two levels in blocks of 1 KiB, and one that shrinks again."""
     for wide in ("stays", "shrinks"):
         os.makedirs(f"{base}/{wide}", exist_ok=True)
-        for number in range(1500):
+        for number in range(700):
             name = f"{base}/{wide}/{turn}-{number:04}-{'n' * 120}"
             os.link(f"{base}/{wide}/one", name) if number else write(f"{base}/{wide}/one", b"1")
     for name in os.listdir(f"{base}/shrinks"):
@@ -183,9 +183,9 @@ def casefold(base: str, turn: int) -> None:
     if not os.path.isdir(folded):
         os.mkdir(folded)
         set_flags(folded, flags_of(folded) | CASEFOLD)
-    for number in range(400):
+    for number in range(200):
         write(f"{folded}/Straße-{turn}-{number:03}-{'N' * 60}", data((turn, number), 10))
-    for number in range(0, 400, 3):
+    for number in range(0, 200, 3):
         os.unlink(f"{folded}/STRASSE-{turn}-{number:03}-{'n' * 60}")
     os.mkdir(f"{folded}/Sub{turn}")
     write(f"{folded}/sUB{turn}/in", b"in")
@@ -210,16 +210,16 @@ def encrypt(base: str, turn: int) -> None:
         os.mkdir(secret)
         # AES-256 in XTS and CTS, names padded to 32 bytes.
         ioctl(secret, SET_POLICY, struct.pack("4B4x16s", 2, 1, 4, 3, identifier))
-    for number in range(300):
+    for number in range(120):
         write(f"{secret}/{turn}-{number}-{'s' * 60}", data((turn, number), number * 60))
-    for number in range(0, 300, 4):
+    for number in range(0, 120, 4):
         os.rename(f"{secret}/{turn}-{number}-{'s' * 60}", f"{secret}/{turn}-moved-{number}")
     os.symlink("target", f"{secret}/short-{turn}")
     os.symlink("t" * 150, f"{secret}/long-{turn}")
     os.mkdir(f"{secret}/below-{turn}")
     write(f"{secret}/below-{turn}/file", data((turn, "below"), 50_000))
     if turn > 1:
-        for number in range(1, 300, 2):
+        for number in range(1, 120, 2):
             os.unlink(f"{secret}/{turn - 1}-{number}-{'s' * 60}")
 
 

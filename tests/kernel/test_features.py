@@ -175,7 +175,7 @@ ALONE = {
     "indirect blocks": Volume("^extent,^64bit", work=("files", "ranges")),
     "exchange of blocks": Volume(work=("defrag", "files")),
     "htree": Volume(work=("htree",)),
-    "htree of three levels": Volume("large_dir", ("-b", "1024"), work=("htree",)),
+    "htree of small blocks": Volume("large_dir", ("-b", "1024"), work=("htree",)),
     "1 KiB blocks": Volume(mkfs=("-b", "1024"), work=("files", "xattr", "ranges")),
     "2 KiB blocks": Volume(mkfs=("-b", "2048"), work=("files", "xattr", "ranges")),
     "4 KiB blocks": Volume(mkfs=("-b", "4096"), work=("files", "xattr", "ranges")),
