@@ -185,7 +185,7 @@ static int ext4_lazy_check_refreshed(struct super_block *sb,
 			EXT4_FEATURE_INCOMPAT_64BIT |
 			EXT4_FEATURE_INCOMPAT_FLEX_BG)) {
 		ext4_msg(sb, KERN_ERR,
-			 "journal_lazy: the log holds another superblock; mount without journal_lazy or run e2fsck first");
+			 "journal_lazy: the log holds another superblock, run e2fsck first");
 		return -EFSCORRUPTED;
 	}
 	for (g = 0; g < sbi->s_groups_count; g++) {
