@@ -35,10 +35,12 @@ class Workload:
     # What the workload adds at scale 1, to refuse scales that a drive cannot hold.
     writes_bytes: int = 0
 
-    def step(self, *, scale: float, seed: int) -> job.Step:
+    def step(self, *, scale: float, seed: int, latency: bool = False) -> job.Step:
         arguments = self.arguments(scale)
         if self.seeded:
             arguments = arguments | {"seed": seed}
+        if latency:
+            arguments = arguments | {"latency": True}
         return job.load(self.generator, arguments, phase=self.name)
 
 
@@ -166,6 +168,8 @@ class Plan:
     names: tuple[str, ...]
     scales: Mapping[str, float]
     seed: int
+    # Measure each call (256 ns of virtual time per reading of the clock), for `load.latency_ns` of the records.
+    latency: bool = False
 
     @property
     def label(self) -> str:
@@ -179,7 +183,7 @@ class Plan:
         """Everything between mounting and the end of the unmount."""
         steps: list[job.Step] = []
         for name in self.names:
-            step = WORKLOADS[name].step(scale=self.scales[name], seed=self.seed)
+            step = WORKLOADS[name].step(scale=self.scales[name], seed=self.seed, latency=self.latency)
             steps += [step, job.sync(phase=name), job.drop_caches(), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
         return [*steps, job.umount(phase=UNMOUNT), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
 
