@@ -74,9 +74,13 @@ def runs(scale: float, seed: int) -> list[run.Run]:
         variants = (large, lazy(share, "watermarks", scale), stock(share, scale))
         cells += [(name, other_seed, variant) for variant in variants]
     return [
-        run.Run(drive.find(DRIVE), variant, workload.plan([name], scale=scale, seed=each), experiment="e10-log-space")
+        run.Run(drive.find(DRIVE), variant, measured(name, scale, each), experiment="e10-log-space")
         for name, each, variant in cells
     ]
+
+
+def measured(name: str, scale: float, seed: int) -> workload.Plan:
+    return replace(workload.plan([name], scale=scale, seed=seed), latency=True)
 
 
 def tuned(records: Sequence[Record]) -> list[Record]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shingle.record import Record, cell
+from shingle.record import NotRecorded, Record, cell
 
 Verdict = Literal["reproduced", "passed", "above", "below", "not at this scale", "not run"]
 
@@ -95,7 +95,11 @@ def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
             seeds.setdefault(record["seed"], []).append(record)
     found = []
     for claim in claims:
-        values = tuple(claim.value(seeds[seed]) for seed in sorted(seeds))
+        try:
+            values = tuple(claim.value(seeds[seed]) for seed in sorted(seeds))
+        except NotRecorded:
+            found.append(Judged(claim, scale, (), "not run", 0.0))
+            continue
         verdict, error = claim.judge(statistics.fmean(values), scale)
         found.append(Judged(claim, scale, values, verdict, error))
     return found

@@ -166,6 +166,7 @@ def markdown() -> str:
         said += f" {chosen.scaling}" if chosen.scaling else ""
         said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
         said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
+        said += f"\n{chosen.finding}\n" if chosen.finding else ""
         parts.append(said)
     return _HEAD.format(headline=headline(everything)) + "".join(parts)
 

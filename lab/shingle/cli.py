@@ -106,14 +106,20 @@ def demo(record_file: Path | None, figure_folder: Path | None) -> None:
 @click.option("--scale", type=float, help="Of the workload; 1 is the paper's size. The experiment's own if not given.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Repeat with seeds 1 to N.")
 @record_option
+@click.option("--resume", is_flag=True, help="Run only what the file of records does not hold yet.")
 @figure_option
 def run_command(
-    name: str, scale: float | None, seeds: int, record_file: Path | None, figure_folder: Path | None
+    name: str, scale: float | None, seeds: int, record_file: Path | None, resume: bool, figure_folder: Path | None
 ) -> None:
-    """Run an experiment (a file of experiments/) and check its claim."""
+    """Run an experiment (a file of experiments/) and check its claim.
+
+    Records are written as each run ends: a stopped experiment goes on with --resume.
+    """
+    if resume and (record_file is None or figure_folder is not None):
+        raise Failure("--resume needs the file of records (--record), and cannot draw what is not run again.", status=2)
     chosen = experiment.find(name)
     out.print(f"{chosen.name}: {chosen.claim}", soft_wrap=True)
-    _experiment(chosen, record_file, figure_folder, scale or chosen.scale, range(1, seeds + 1))
+    _experiment(chosen, record_file, figure_folder, scale or chosen.scale, range(1, seeds + 1), resume=resume)
 
 
 @cli.command("claims", epilog=_examples("claims", "claims T7 T9", "claims --write"))
@@ -150,15 +156,24 @@ def _experiment(
     figure_folder: Path | None,
     scale: float,
     seeds: Sequence[int],
+    *,
+    resume: bool = False,
 ) -> None:
     for seed in seeds:
-        _one_seed(chosen, record_file, figure_folder, scale, seed)
+        _one_seed(chosen, record_file, figure_folder, scale, seed, resume=resume)
 
 
 def _one_seed(
-    chosen: Experiment, record_file: Path | None, figure_folder: Path | None, scale: float, seed: int
+    chosen: Experiment,
+    record_file: Path | None,
+    figure_folder: Path | None,
+    scale: float,
+    seed: int,
+    *,
+    resume: bool,
 ) -> None:
-    results = _perform(chosen.runs(scale, seed), record_file, figure_folder, chosen.phases, chosen.name)
+    cells = chosen.runs(scale, seed)
+    results = _perform(cells, record_file, figure_folder, chosen.phases, chosen.name, resume=resume)
     records = _records(results)
     for claim in claims.judged(chosen.claims, records):
         out.print(f"  {claims_page.line(claim)}", soft_wrap=True)
@@ -244,9 +259,17 @@ def _perform(
     figure_folder: Path | None,
     phases: Sequence[str],
     experiment_name: str | None,
+    *,
+    resume: bool = False,
 ) -> list[Result]:
     """Builds, runs, prints the table, and writes what was asked for."""
     began = time.monotonic()
+    known = record.read(record_file) if resume and record_file is not None and record_file.exists() else []
+
+    def keep_records(result: Result) -> None:
+        if record_file is not None:
+            record.write(record_file, result.records)
+
     runs = [replace(cell, experiment=experiment_name) for cell in cells]
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Terminal(err))
@@ -254,7 +277,7 @@ def _perform(
         keep = None
         if figure_folder is not None:
             keep = Keep(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-traces-"))))
-        results = run.side_by_side(built, runs, progress, keep=keep)
+        results = run.side_by_side(built, runs, progress, keep=keep, known=known, finished=keep_records)
         figures = [] if figure_folder is None else _draw(results, figure_folder)
     records = _records(results)
     first = records[0]
@@ -266,8 +289,9 @@ def _perform(
         f"name change; Linux {first['versions']['linux']}; {time.monotonic() - began:.0f} s on this host",
         soft_wrap=True,
     )
+    if resume:
+        out.print(f"of {len(results)} runs, {sum(not each.outcome for each in results)} were recorded before")
     if record_file is not None:
-        record.write(record_file, records)
         out.print(f"records: {record_file}", soft_wrap=True)
     for path in figures:
         out.print(f"figure: {path}", soft_wrap=True)
@@ -284,8 +308,8 @@ def _draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
     series = []
     for result in results:
-        if result.trace is not None:
-            phases = tuple(_phase_times(result))
+        if result.trace is not None and result.outcome is not None:
+            phases = tuple(_phase_times(result.run, result.outcome))
             limits = drive.cache_limits(result.run.profile)
             trace = figure.read_trace(result.trace)
             series.append(figure.Series(result.run.variant.name, trace, result.outcome.ticks, phases, limits))
@@ -295,10 +319,10 @@ def _draw(results: Sequence[Result], folder: Path) -> list[Path]:
     return list(figure.draw(series, title=title, capacity_bytes=first.size_bytes, stem=stem))
 
 
-def _phase_times(result: Result) -> list[tuple[str, float, float]]:
+def _phase_times(ran: Run, outcome: machine.Outcome) -> list[tuple[str, float, float]]:
     times = []
-    for phase in result.run.plan.phases:
-        own = [step for step in result.outcome.steps if step.phase == phase]
+    for phase in ran.plan.phases:
+        own = [step for step in outcome.steps if step.phase == phase]
         times.append((phase, own[0].start_ns / machine.NS_PER_S, own[-1].end_ns / machine.NS_PER_S))
     return times
 

@@ -42,6 +42,8 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""
+    # Where the paper's numbers do not come out: why, and which experiment or record shows it.
+    finding: str = ""
     # Draws the records as one figure, a .svg and a .png of this stem.
     draw: Callable[[Sequence[Record], Path], None] | None = None
 

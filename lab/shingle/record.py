@@ -23,6 +23,11 @@ CLASSES = ("data", "metadata", "superblock", "journal")
 
 Record = dict[str, Any]
 
+
+class NotRecorded(Failure):
+    """Records lack a cell, as those of a stopped experiment do."""
+
+
 # Counters that are a state or a maximum, not a sum: a difference of them means nothing.
 _STATES = frozenset(
     {"cache_entries", "cache_bytes", "cache_entries_max", "cache_bytes_max", "bands_dirty", "volatile_bytes",
@@ -149,7 +154,7 @@ def cell(records: Sequence[Record], file_system: str, phase: str, drive: str | N
     for record in records:
         if record["file_system"] == file_system and record["phase"] == phase and drive in (None, record["drive"]):
             return record
-    raise Failure(f"there is no record of {phase} on {file_system}{f' on {drive}' if drive else ''}.")
+    raise NotRecorded(f"there is no record of {phase} on {file_system}{f' on {drive}' if drive else ''}.")
 
 
 def deterministic(record: Record) -> Record:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -70,9 +71,11 @@ class Keep:
 
 @dataclass(frozen=True)
 class Result:
+    """What a run gave. One that was recorded before has no outcome."""
+
     run: Run
     records: tuple[Record, ...]
-    outcome: Outcome
+    outcome: Outcome | None = None
     trace: Path | None = None
     saved: Path | None = None
 
@@ -191,18 +194,66 @@ def _host(outcome: Outcome) -> dict[str, object]:
 
 
 def side_by_side(
-    built: build.Built, runs: Sequence[Run], progress: Progress, *, keep: Keep | None = None
+    built: build.Built,
+    runs: Sequence[Run],
+    progress: Progress,
+    *,
+    keep: Keep | None = None,
+    known: Sequence[Record] = (),
+    finished: Callable[[Result], None] | None = None,
 ) -> list[Result]:
-    """Runs the cells, two at a time where memory allows; results come in the order asked for."""
+    """Runs the cells, two at a time where memory allows; results come in the order asked for.
+
+    What `known` holds of exactly these runs is not run again. `finished` gets each result that is new, in the order
+    asked for, as soon as it and all before it are there.
+    """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
     _prepare_all(built, runs, progress)
+    in_order = _InOrder(finished or (lambda _: None))
 
-    def task(run: Run) -> Callable[[], Result]:
-        return lambda: perform(built, run, keep=keep, progress=progress)
+    def task(number: int, run: Run) -> Callable[[], Result]:
+        def perform_unless_known() -> Result:
+            found = _recorded(built, run, known, progress)
+            result = found or perform(built, run, keep=keep, progress=progress)
+            in_order.put(number, None if found else result)
+            return result
+
+        return perform_unless_known
 
     width = at_once(runs, available_mib(), os.cpu_count() or 1)
-    return process.in_parallel([task(run) for run in runs], width=width)
+    return process.in_parallel([task(number, run) for number, run in enumerate(runs)], width=width)
+
+
+class _InOrder:
+    """Hands results on in the order of their numbers, from whichever thread."""
+
+    def __init__(self, hand_on: Callable[[Result], None]) -> None:
+        self._hand_on = hand_on
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Result | None] = {}
+        self._next = 0
+
+    def put(self, number: int, result: Result | None) -> None:
+        with self._lock:
+            self._waiting[number] = result
+            while self._next in self._waiting:
+                ready = self._waiting.pop(self._next)
+                self._next += 1
+                if ready is not None:
+                    self._hand_on(ready)
+
+
+def _recorded(built: build.Built, run: Run, known: Sequence[Record], progress: Progress) -> Result | None:
+    """The run as it was recorded, by the same programs with the same configuration; None unless every phase was."""
+    if not known:
+        return None
+    common = _common(built, run, _prepared(built, run, progress))
+    same = {each["phase"]: each for each in known if all(each[key] == value for key, value in common.items())}
+    phases = (MOUNT, *run.plan.phases)
+    if not all(phase in same for phase in phases):
+        return None
+    return Result(run, tuple(same[phase] for phase in phases))
 
 
 def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:

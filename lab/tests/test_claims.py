@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from shingle import claims_page, cli
 from shingle.claims import Claim, judged
 from shingle.failure import Failure
+from shingle.record import cell
 
 
 def claim(
@@ -69,3 +70,12 @@ def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
     answered = CliRunner().invoke(cli.cli, ["claims", "T99"])
     assert isinstance(answered.exception, Failure)
     assert "T7a" in str(answered.exception)
+
+
+def test_a_claim_whose_run_is_missing_is_not_run() -> None:
+    records = [{"file_system": "ext4", "drive": "x", "phase": "MakeDirs", "seed": 1, "scale": 1.0, "virtual_s": 100}]
+    here, missing = (
+        Claim("T0", name, "s", 100, 100, lambda found, name=name: float(cell(found, name, "MakeDirs")["virtual_s"]))
+        for name in ("ext4", "xfs")
+    )
+    assert [each.verdict for each in judged((here, missing), records)] == ["reproduced", "not run"]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What makes forced checkpoints slow, or not: e15's small journal without the disk's write buffer, and under BFQ.
+
+The paper's ext4-128m takes 460 s. Its journal traffic and its 10 s with 10 GiB come out here; what differs is the time
+that the disk takes for a block that goes home. The two things that decide it and that nobody wrote down are varied:
+whether the disk may keep and sort writes (`hdparm -W`), and the scheduler (BFQ descends from CFQ, the paper's).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shingle import drive, run, workload
+from shingle.claims import Claim
+from shingle.experiment import Expectation, Experiment
+from shingle.record import NotRecorded, Record
+
+DRIVE, STOCK = "wd5000ys", "ext4-128m"
+NAME = "CreateGigabyte"
+SCHEDULER = "/sys/block/shd0/queue/scheduler"
+BUFFER = "buffer.dirty_extents_max"
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = workload.plan((NAME,), scale=scale, seed=seed)
+    buffered = drive.find(DRIVE)
+    cells = []
+    for profile in (buffered, drive.changed(buffered, BUFFER, 1)):
+        for cell in run.cells(profile, (STOCK,), plan):
+            settings = (*cell.variant.settings, (SCHEDULER, "bfq"))
+            cells += [cell, replace(cell, variant=replace(cell.variant, name=f"{STOCK}-bfq", settings=settings))]
+    return [replace(each, memory_mib=run.PAPER_MEMORY_MIB) for each in cells]
+
+
+def made_s(records: Sequence[Record], file_system: str, *, buffered: bool) -> float:
+    """Without the sync: what the load itself took."""
+    for each in records:
+        wanted = (each["drive"] == DRIVE) == buffered and each["file_system"] == file_system
+        if wanted and each["phase"] == NAME:
+            return sum(float(part["ns"]) for part in each["load"]["parts"]) / 1e9
+    raise NotRecorded(f"there is no record of {NAME} on {file_system}.")
+
+
+def claim(what: str, file_system: str, *, buffered: bool) -> Claim:
+    return Claim("T6a", what, "s", 460, 460, lambda found: made_s(found, file_system, buffered=buffered), 0.25)
+
+
+EXPERIMENT = Experiment(
+    name="e17-write-buffer",
+    claim="how long a small journal makes ext4 wait depends on the disk's write buffer more than on anything else",
+    source="FAST'17, section 4.1, Figure 6, varied",
+    runs=runs,
+    phases=(NAME,),
+    expectations=(
+        Expectation(
+            "without the disk's write buffer the load takes more than four times as long",
+            lambda records: made_s(records, STOCK, buffered=False) > 4 * made_s(records, STOCK, buffered=True),
+        ),
+        Expectation(
+            "with the buffer the scheduler changes less than a tenth",
+            lambda records: 0.9
+            < made_s(records, f"{STOCK}-bfq", buffered=True) / made_s(records, STOCK, buffered=True)
+            < 1.1,
+        ),
+    ),
+    claims=(
+        claim("ext4-128m, as in e15", STOCK, buffered=True),
+        claim("the same under BFQ", f"{STOCK}-bfq", buffered=True),
+        claim("without the disk's write buffer", STOCK, buffered=False),
+        claim("without the buffer, under BFQ", f"{STOCK}-bfq", buffered=False),
+    ),
+)  # fmt: skip
