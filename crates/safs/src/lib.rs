@@ -22,6 +22,7 @@ mod namespace;
 mod node_store;
 mod options;
 mod read;
+mod read_ahead;
 pub mod recovery;
 mod space;
 mod staging;

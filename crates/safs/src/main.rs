@@ -13,7 +13,7 @@ use safs::image::ImageDevice;
 use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement};
 use serde_json::{json, Value};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -110,9 +110,9 @@ enum Command {
     Simulate {
         /// A drive profile (drives/*.toml)
         drive: PathBuf,
-        /// 1: append and read back; 2: replace files
-        #[arg(long, default_value_t = 1)]
-        application: u32,
+        /// What is done; all of it, with both placements, if not said
+        #[arg(long, value_enum)]
+        application: Option<ApplicationName>,
         /// Zones of the file system; the slides have 256
         #[arg(long, default_value_t = 256)]
         zones: u32,
@@ -122,9 +122,25 @@ enum Command {
         /// Of the drive
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        #[command(flatten)]
-        how: How,
+        /// Where data go first; both, one after the other, if not said
+        #[arg(long, value_enum)]
+        placement: Option<PlacementName>,
+        /// Adds the results to this file, one line of JSON each
+        #[arg(long)]
+        record: Option<PathBuf>,
     },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ApplicationName {
+    /// Append to four files in turn until half full, read back in turn
+    #[value(name = "1")]
+    One,
+    /// Append until three quarters full, then replace each file
+    #[value(name = "2")]
+    Two,
+    /// As 1; read one file alone, compact, read it again. Placement log only
+    Compaction,
 }
 
 #[derive(Subcommand)]
@@ -151,7 +167,7 @@ struct How {
     placement: PlacementName,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PlacementName {
     /// Everything to the log, as in the slides
     Log,
@@ -159,9 +175,9 @@ enum PlacementName {
     Auto,
 }
 
-impl How {
-    fn options(&self) -> Options {
-        let placement = match self.placement {
+impl PlacementName {
+    fn options(self) -> Options {
+        let placement = match self {
             PlacementName::Log => Placement::Log,
             PlacementName::Auto => Placement::Auto,
         };
@@ -254,7 +270,7 @@ fn act(command: Command) -> Outcome {
             how,
             option,
         } => {
-            let mut options = how.options();
+            let mut options = how.placement.options();
             for name in &option {
                 match name.as_str() {
                     "ro" => read_only = true,
@@ -278,28 +294,73 @@ fn act(command: Command) -> Outcome {
             zones,
             random_zones,
             seed,
-            how,
+            placement,
+            record,
         } => {
-            if !(1..=2).contains(&application) {
-                return Err(format!(
-                    "application {application}: the slides have 1 and 2"
-                ));
-            }
-            let profile = drive_tool::profile::load(&drive).map_err(|why| why.to_string())?;
-            let run = simulate::Run {
-                profile,
-                seed,
-                zones,
-                random: random_zones,
-                application,
-                options: how.options(),
-            };
-            let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
-            let result = simulate::run(&run, |bytes| bar.inc(bytes))?;
-            bar.finish_and_clear();
-            print(&result)
+            let cells = cells(application, placement);
+            simulate(
+                &drive,
+                (zones, random_zones, seed),
+                &cells,
+                record.as_deref(),
+            )
         }
     }
+}
+
+/// What is to be run of the applications: the compaction run is about the log, and has no other placement.
+fn cells(
+    application: Option<ApplicationName>,
+    placement: Option<PlacementName>,
+) -> Vec<(simulate::Application, Options)> {
+    let mut cells = Vec::new();
+    for name in ApplicationName::value_variants() {
+        for place in PlacementName::value_variants() {
+            let is_log = matches!(place, PlacementName::Log);
+            let is_wanted = application.is_none_or(|wanted| wanted == *name)
+                && placement.is_none_or(|wanted| wanted == *place)
+                && (is_log || *name != ApplicationName::Compaction);
+            let what = match name {
+                ApplicationName::One => simulate::Application::One,
+                ApplicationName::Two => simulate::Application::Two,
+                ApplicationName::Compaction => simulate::Application::Compaction,
+            };
+            if is_wanted {
+                cells.push((what, place.options()));
+            }
+        }
+    }
+    cells
+}
+
+fn simulate(
+    drive: &Path,
+    (zones, random, seed): (u32, u32, u64),
+    cells: &[(simulate::Application, Options)],
+    record: Option<&Path>,
+) -> Outcome {
+    let profile = drive_tool::profile::load(drive).map_err(|why| why.to_string())?;
+    for (application, options) in cells {
+        let run = simulate::Run {
+            profile: profile.clone(),
+            seed,
+            zones,
+            random,
+            application: *application,
+            options: options.clone(),
+        };
+        let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
+        let result = simulate::run(&run, |bytes| bar.inc(bytes));
+        bar.finish_and_clear();
+        let result = result?;
+        if let Some(record) = record {
+            let failed = |why: std::io::Error| format!("{}: {why}", record.display());
+            let file = File::options().append(true).create(true).open(record);
+            writeln!(file.map_err(failed)?, "{result}").map_err(failed)?;
+        }
+        print(&result)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn bar(length: u64, template: &str) -> ProgressBar {

@@ -35,8 +35,10 @@ pub struct Options {
     pub node_cache_bytes: usize,
     /// Checksums of segments that are kept in memory.
     pub header_cache_bytes: usize,
-    /// What is read ahead of a file that is read in order.
+    /// What is read ahead at a time of a file that is read in order.
     pub read_ahead_bytes: usize,
+    /// The same for all readers together.
+    pub read_ahead_total_bytes: usize,
     /// Estimated time that reading the log may take after a crash: then there is a new root record.
     pub recovery_budget_ns: u64,
     /// Data are written at the latest so long after they were accepted.
@@ -57,7 +59,8 @@ impl Default for Options {
             overlay_bytes: 8 << 20,
             node_cache_bytes: 32 << 20,
             header_cache_bytes: 16 << 20,
-            read_ahead_bytes: 8 << 20,
+            read_ahead_bytes: 32 << 20,
+            read_ahead_total_bytes: 128 << 20,
             recovery_budget_ns: 450_000_000,
             dirty_max_ns: 5_000_000_000,
         }
