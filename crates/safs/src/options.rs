@@ -17,6 +17,8 @@ pub struct Options {
     pub placement: Placement,
     /// Nothing is written.
     pub read_only: bool,
+    /// What was durable and is lost is not insisted upon: for repairs.
+    pub repair: bool,
     /// Blocks of the largest segment.
     pub segment_blocks: u32,
     /// A file is a stream after so many bytes without an fsync.
@@ -39,6 +41,8 @@ pub struct Options {
     pub read_ahead_bytes: usize,
     /// The same for all readers together.
     pub read_ahead_total_bytes: usize,
+    /// Data that compaction has in memory.
+    pub compaction_bytes: u64,
     /// Estimated time that reading the log may take after a crash: then there is a new root record.
     pub recovery_budget_ns: u64,
     /// Data are written at the latest so long after they were accepted.
@@ -50,6 +54,7 @@ impl Default for Options {
         Options {
             placement: Placement::Auto,
             read_only: false,
+            repair: false,
             segment_blocks: crate::format::SEGMENT_BLOCKS_MAX,
             stream_after_bytes: 64 << 20,
             turn_bytes: 64 << 20,
@@ -61,6 +66,7 @@ impl Default for Options {
             header_cache_bytes: 16 << 20,
             read_ahead_bytes: 32 << 20,
             read_ahead_total_bytes: 128 << 20,
+            compaction_bytes: 128 << 20,
             recovery_budget_ns: 450_000_000,
             dirty_max_ns: 5_000_000_000,
         }

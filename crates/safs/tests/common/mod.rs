@@ -59,6 +59,7 @@ pub fn options(placement: Placement) -> Options {
         header_cache_bytes: 64 << 10,
         read_ahead_bytes: 512 << 10,
         read_ahead_total_bytes: 1 << 20,
+        compaction_bytes: 128 << 10,
         ..Options::default()
     }
 }
