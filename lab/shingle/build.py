@@ -53,6 +53,7 @@ class Crates:
     drive_object: Path
     probe: Path
     crash: Path
+    safs: Path
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def cargo() -> Iterator[dict[str, str]]:
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     programs = ("shingle-drive", "guest", "load")
-    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", "shingle-probe", "shingle-crash")))
+    others = ("shingle-probe", "shingle-crash", "safs")
+    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", *others)))
     if stored.exists():
         used(stored)
         return crates
@@ -141,14 +143,14 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe", "-p", "crash-tool"],
+            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe", "-p", "crash-tool", "-p", "safs"],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,
             env=environment,
         )
         with stored_at(stored) as part:
-            for name in (*programs, "shingle-probe", "shingle-crash"):
+            for name in (*programs, *others):
                 shutil.copy2(target / "release" / name, part / name)
             process.run(
                 [ROOT / "crates/drive-abi/build-object.sh", part / "shingle_drive.o"],

@@ -223,7 +223,9 @@ def formatted(
     """A clean drive with a fresh file system of this variant, from the cache if it is there."""
     size = capacity_bytes or capacity_of(profile)
     fs.check_fits(variant, profile.name, size)
-    version = program_version(variant.version)
+    # Programs of ours are in /run/out in the machine; here they are where they were built.
+    here = {f"{job.OUT}/{path.name}": str(path) for path in variant.files(built.crates)}
+    version = program_version(tuple(here.get(word, word) for word in variant.version))
     key = _key(built, profile, variant, version, seed, size)
     stored = cache() / "drives" / key
     if not stored.exists():
@@ -246,7 +248,7 @@ def _key(
     key = ContentKey("formatted 2, used").text("machine", build.machine_key(built.crates))
     key.file("profile", profile.path).text("seed", str(seed)).text("capacity", str(capacity_bytes))
     key.text("mkfs", "\0".join(_mkfs(profile, variant))).text("version", version)
-    for program in variant.programs:
+    for program in variant.files(built.crates):
         key.file(program.name, program)
     if variant.kernel_name == "ext4" and _MKE2FS_CONFIG.exists():
         key.file("mke2fs.conf", _MKE2FS_CONFIG)
@@ -336,7 +338,7 @@ def _format(
             drive=empty,
             save=dirty,
             seed=seed,
-            files=variant.programs,
+            files=variant.files(built.crates),
             memory_mib=_FORMAT_MEMORY_MIB,
             host_limit_s=_FORMAT_LIMIT_S,
         )

@@ -13,7 +13,7 @@ others are refused by their tools. Which drive takes which is held in drive_file
 | ext4 | the rest | `REQ_META` | extents of the journal's inode, its superblock included | block 0 |
 | xfs | the rest | `REQ_META` | extent of the internal log | null |
 | btrfs | the rest | `REQ_META`: tree blocks, log trees, superblocks | null | null |
-| f2fs, nilfs2 | everything | null: not marked on requests | null | null |
+| f2fs, nilfs2, safs | everything | null: not marked on requests | null | null |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import job
+from shingle import build, job
 from shingle.failure import Failure, unknown_name
 
 _UUID = "5b1e6e00-0000-4000-8000-000000000001"
@@ -73,6 +73,8 @@ class FileSystem:
     one_file_per_zone: bool = False
     # Programs of the lab that `mkfs` runs, found in /run/out.
     programs: tuple[Path, ...] = ()
+    # A program of ours that makes the file system and serves it through FUSE, found in /run/out too.
+    server: str | None = None
     # Files of sysfs and what is written into them after the mount.
     settings: tuple[tuple[str, str], ...] = ()
     # Of the drive, from its start; the paper's partitions. None: all of it.
@@ -86,6 +88,35 @@ class FileSystem:
         mkfs = (self.zoned_mkfs or self.mkfs) if host_managed else self.mkfs
         size = () if self.size_bytes is None else (f"{self.size_bytes >> 10}k",)
         return (*mkfs, job.DEVICE, *size)
+
+    def files(self, crates: build.Crates) -> tuple[Path, ...]:
+        """What the machine finds in /run/out."""
+        return self.programs if self.server is None else (*self.programs, getattr(crates, self.server))
+
+    def mount_steps(self) -> list[job.Step]:
+        if self.server is None:
+            return [job.mount(self.kernel_name, self.options)]
+        options = ("-o", self.options) if self.options else ()
+        return [job.run((f"{job.OUT}/{self.server}", "mount", *options, job.DEVICE, job.MOUNT_POINT))]
+
+    def served(self, step: job.Step) -> list[job.Step]:
+        """What a step of a workload is for a file system that a program serves.
+
+        The kernel does not tell such a program of sync(2), only of fsync of a file or a directory; it does not wait for
+        it at unmount; and its caches are not the kernel's: they are cold after another mount.
+        """
+        if self.server is None:
+            return [step]
+        phase = step.get("phase")
+        of = phase if isinstance(phase, str) else None
+        ended = job.run(("/usr/bin/flock", "-w", "3600", job.DEVICE, "/bin/true"), phase=of)
+        if step["do"] == "sync":
+            return [step, job.run(("/bin/sync", job.MOUNT_POINT), phase=of)]
+        if step["do"] == "umount":
+            return [step, ended]
+        if step["do"] == "drop_caches":
+            return [job.umount(), ended, step, *self.mount_steps()]
+        return [step]
 
     def reports(self, request_class: str) -> bool:
         return request_class == "data" or request_class in self.classes
@@ -217,6 +248,18 @@ _ALL = (
         classes=frozenset({"metadata", "journal"}),
         probe=_XFS_PROBE,
         check=("/sbin/xfs_repair", "-n", "-f"),
+    ),
+    FileSystem(
+        name="safs",
+        kernel_name="fuse",
+        summary="SAFS, append-only, served by a program through FUSE; existing bytes cannot be overwritten",
+        mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", _UUID),
+        zoned_mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", _UUID),
+        version=(f"{job.OUT}/safs", "--version"),
+        min_capacity_bytes=8 * _GIB,
+        reserves_space=False,
+        zoned_reserves_space=False,
+        server="safs",
     ),
     FileSystem(
         name="zonefs",

@@ -85,7 +85,8 @@ def _settled(steps: Sequence[StepResult], last: int) -> StepResult:
     """The end of what belongs to a phase: dropping caches and waiting included."""
     settled = steps[last]
     for step in steps[last + 1 :]:
-        if step.phase is not None or step.do not in ("read", "drop_caches", "wait_clean", "sleep"):
+        # A file system that a program serves is mounted again: its caches are its own.
+        if step.phase is not None or step.do not in ("read", "drop_caches", "wait_clean", "sleep", "umount", "exec"):
             break
         settled = step
     return settled

@@ -83,12 +83,12 @@ class Result:
 def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Step]:
     """The whole job: classes told to the drive, mount, workload, unmount."""
     steps = formatted.classes()
-    steps.append(job.mount(run.variant.kernel_name, run.variant.options) | {"phase": MOUNT})
+    steps += [step | {"phase": MOUNT} for step in run.variant.mount_steps()]
     steps += [job.write(path, text) for path, text in run.variant.settings]
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
     steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
     for step in run.plan.steps():
-        steps.append(step)
+        steps += run.variant.served(step)
         if step["do"] == "sync":
             steps += [job.read(path) for path in run.variant.statistics]
     if save:
@@ -124,6 +124,7 @@ def perform(
             save=saved,
             trace=trace,
             faults=plan,
+            files=run.variant.files(built.crates),
             seed=run.plan.seed,
             memory_mib=run.memory_mib,
             call_ns=run.call_ns,

@@ -20,12 +20,13 @@ def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDri
     """Mounts the file system and hands the terminal over until the shell exits."""
     if not sys.stdin.isatty():
         raise Failure("`shell` needs a terminal.", status=2)
-    steps = [*formatted.classes(), job.mount(variant.kernel_name, variant.options)]
-    steps += [job.shell(directory=job.MOUNT_POINT), job.umount()]
+    steps = [*formatted.classes(), *variant.mount_steps()]
+    steps += [job.shell(directory=job.MOUNT_POINT), *variant.served(job.umount())]
     with tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch:
         boot = machine.Boot(
             steps=tuple(steps),
             drive=formatted.file,
+            files=variant.files(built.crates),
             seed=seed,
             memory_mib=_MEMORY_MIB,
             interactive=True,

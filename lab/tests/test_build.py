@@ -48,7 +48,7 @@ def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
         folder.mkdir(exist_ok=True)
         (folder / "drive.o").write_text(drive)
         (folder / "guest").write_text(guest)
-        names = ("tool", "guest", "load", "drive.o", "probe", "crash")
+        names = ("tool", "guest", "load", "drive.o", "probe", "crash", "safs")
         return build.Crates(*(folder / name for name in names))
 
     first = build.kernel_key("main", crates("1", "1"))

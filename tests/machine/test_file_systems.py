@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Every file system completes a workload, and its own checker is content with what it left."""
 
+import json
+
 import pytest
 
 from harness import Bench
-from shingle import run, workload
+from shingle import job, run, workload
 from shingle.drive import find as find_drive
 from shingle.fs import FILE_SYSTEMS
 from shingle.run import Keep, Run
@@ -30,3 +32,26 @@ def test_a_workload_completes_and_the_image_is_clean(bench: Bench, name: str) ->
         assert result.saved is not None
         image = bench.recovered(result.saved) if variant.keeps_log else bench.exported(result.saved)
         bench.assert_image_clean(image, variant.check)
+
+
+@pytest.mark.parametrize(("drive", "capacity_bytes"), [("hc620", 160 << 30), ("safs5000ha", 32 << 30)])
+def test_safs_uses_the_zones_that_a_drive_has(bench: Bench, drive: str, capacity_bytes: int) -> None:
+    """By the kernel's calls on a host-managed drive, by the drive's own commands on a host-aware one."""
+    variant = FILE_SYSTEMS["safs"]
+    formatted = bench.formatted(variant, profile=drive, capacity_bytes=capacity_bytes)
+    fill = "head -c 20000000 /dev/urandom >/run/file && cp /run/file /mnt/a && sync /mnt && rm /mnt/a"
+    fill = f"{fill} && cp /run/file /mnt/b"
+    steps = [
+        *variant.mount_steps(),
+        job.run(["/bin/sh", "-c", fill]),
+        *variant.served(job.umount()),
+        *variant.mount_steps(),
+        job.run(["/usr/bin/cmp", "/run/file", "/mnt/b"]),
+        *variant.served(job.umount()),
+        job.run([f"{job.OUT}/safs", "fsck", job.DEVICE, "--data"]),
+        job.run([f"{job.OUT}/safs", "dump", job.DEVICE, "superblock"], stdout="superblock.json"),
+    ]
+    booted = bench.boot(steps, drive=formatted.file, files=variant.files(bench.built.crates), memory_mib=512)
+    superblock = json.loads(booted.text("superblock.json"))
+    conventional = {"hc620": 524, "safs5000ha": 64}[drive]
+    assert (superblock["random_zones"], superblock["zone_blocks"]) == (conventional, 65536)

@@ -47,6 +47,9 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.close_gap(ino, Some(offset))?;
         }
         let staging = self.staging(ino);
+        if staging.held() == 0 {
+            (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
+        }
         staging.mtime_ns = now_ns;
         staging.since_sync += bytes;
         if offset == staging.end() {
@@ -381,7 +384,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let Some(open) = self.files.get_mut(&ino) else {
             return Ok(());
         };
-        open.ahead = (0, Vec::new());
+        open.readers.clear();
         let Some(staging) = open.staging.take() else {
             return Ok(());
         };
@@ -430,6 +433,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut inode = self.regular(ino)?;
         if head > inode.written {
             return Err(Error::Invalid("the head cannot lie behind what is written"));
+        }
+        if let Some(open) = self.files.get_mut(&ino) {
+            open.readers.clear();
         }
         loop {
             let mut batch = Vec::new();
@@ -537,7 +543,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.refusal.is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns) {
             self.sync()?;
         }
-        Ok(())
+        self.retain()
     }
 
     /// A file is used; until it is released it stays, even without a name.

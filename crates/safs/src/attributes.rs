@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
+use crate::retain::RETAIN_ATTRIBUTE;
 use zoned::ZonedDevice;
 
 /// The attribute that gives a file's beginning up when it is set: a number of bytes.
@@ -118,10 +119,14 @@ impl<D: ZonedDevice> FileSystem<D> {
             _ => {}
         }
         inode.ctime_ns = self.now_ns;
-        self.change(vec![
+        let mut batch = vec![
             Change::Put(Key::xattr(ino, name), value.to_vec()),
             Change::Put(Key::inode(ino), inode.encode()),
-        ])?;
+        ];
+        if name == RETAIN_ATTRIBUTE {
+            batch.extend(self.set_retention(ino, value)?);
+        }
+        self.change(batch)?;
         self.maintain()
     }
 
@@ -132,10 +137,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.get(&Key::xattr(ino, name))?
             .ok_or(Error::NoAttribute)?;
         inode.ctime_ns = self.now_ns;
-        self.change(vec![
+        let mut batch = vec![
             Change::Delete(Key::xattr(ino, name)),
             Change::Put(Key::inode(ino), inode.encode()),
-        ])?;
+        ];
+        if name == RETAIN_ATTRIBUTE {
+            batch.extend(self.end_retention(ino));
+        }
+        self.change(batch)?;
         self.maintain()
     }
 }

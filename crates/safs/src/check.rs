@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::{extent_of, FileSystem};
+use crate::repair::Fix;
 use std::collections::BTreeMap;
 use zoned::ZonedDevice;
 
@@ -27,6 +28,13 @@ pub struct Report {
     pub nodes: u64,
 }
 
+/// What a check counts, and what would repair what is wrong.
+type Found<'a> = (
+    &'a mut BTreeMap<Ino, Links>,
+    &'a mut BTreeMap<u32, u64>,
+    &'a mut Vec<Fix>,
+);
+
 #[derive(Default)]
 struct Links {
     inode: Option<Inode>,
@@ -45,6 +53,17 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Checks everything that the catalog says; with `data` also every block of every file. `progress` is told the number
     /// of keys.
     pub fn check(&mut self, data: bool, mut progress: impl FnMut(u64)) -> Result<Report> {
+        let (report, _) = self.check_all(data, &mut progress)?;
+        Ok(report)
+    }
+
+    /// The check, and what would repair what it finds.
+    pub(crate) fn check_all(
+        &mut self,
+        data: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(Report, Vec<Fix>)> {
+        let mut fixes = Vec::new();
         let mut report = Report::default();
         let mut links: BTreeMap<Ino, Links> = BTreeMap::new();
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
@@ -63,42 +82,46 @@ impl<D: ZonedDevice> FileSystem<D> {
             from = Key(next);
             keys += cells.len() as u64;
             for cell in &cells {
-                if let Err(error) = self.check_cell(cell, data, &mut links, &mut live, &mut report)
-                {
+                let found = (&mut links, &mut live, &mut fixes);
+                if let Err(error) = self.check_cell(cell, data, found, &mut report) {
                     report.problems.push(error.to_string());
                 }
             }
             progress(keys);
         }
         for (ino, links) in &links {
-            check_inode(*ino, links, &mut report);
+            check_inode(*ino, links, &mut report, &mut fixes);
         }
         if report.inodes != self.inodes {
             let (counted, known) = (report.inodes, self.inodes);
             report.problems.push(format!(
                 "{known} inodes are said to be there, {counted} are"
             ));
+            fixes.push(Fix::Inodes(counted));
         }
-        self.check_zones(&live, &mut report);
-        self.check_nodes(&mut report)?;
-        Ok(report)
+        self.check_zones(&live, &mut report, &mut fixes);
+        self.check_nodes(&mut report, &mut fixes)?;
+        Ok((report, fixes))
     }
 
     fn check_cell(
         &mut self,
         cell: &Cell,
         data: bool,
-        all: &mut BTreeMap<Ino, Links>,
-        live: &mut BTreeMap<u32, u64>,
+        (all, live, fixes): Found,
         report: &mut Report,
     ) -> Result {
         let key = &cell.key;
+        let drop_it = || Fix::Batch(vec![Change::Delete(key.clone())]);
         let damaged = |reason: &str| crate::error::Error::corrupt(format!("key {key:?}"), reason);
-        let ino = key.ino().ok_or_else(|| damaged("it has no inode"))?;
+        let Some(ino) = key.ino() else {
+            fixes.push(drop_it());
+            return Err(damaged("it has no inode"));
+        };
         match key.kind() {
             Some(1) => {
                 report.inodes += 1;
-                let inode = self.inode(ino)?;
+                let inode = self.inode(ino).inspect_err(|_| fixes.push(drop_it()))?;
                 if inode.file_type == FileType::Directory && ino != ROOT_INO && inode.nlink > 0 {
                     all.entry(inode.parent).or_default().subdirectories += 1;
                 }
@@ -106,28 +129,64 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             Some(3) => {
                 report.names += 1;
-                let entry =
-                    Dirent::decode_name(key, &cell.value).map_err(|reason| damaged(reason.0))?;
+                let entry = Dirent::decode_name(key, &cell.value).map_err(|reason| {
+                    fixes.push(drop_it());
+                    damaged(reason.0)
+                })?;
+                let order = Key::order(ino, entry.id);
+                if self.get(&Key::inode(entry.ino))?.is_none() {
+                    let both = [key.clone(), order].map(Change::Delete);
+                    fixes.push(Fix::Batch(both.into()));
+                    all.entry(ino).or_default().entries += 1;
+                    return Err(damaged("what it names is not there"));
+                }
                 all.entry(ino).or_default().entries += 1;
                 all.entry(entry.ino).or_default().names += 1;
-                let order = self.get(&Key::order(ino, entry.id))?;
-                if order != Some(entry.encode_order()) {
+                if self.get(&order)? != Some(entry.encode_order()) {
+                    let put = Change::Put(order, entry.encode_order());
+                    fixes.push(Fix::Batch(vec![put]));
                     return Err(damaged(
                         "its place in the directory's order does not name it",
                     ));
                 }
             }
-            Some(4) => all.entry(ino).or_default().orders += 1,
+            Some(4) => {
+                all.entry(ino).or_default().orders += 1;
+                let entry = Dirent::decode_order(key, &cell.value).ok();
+                let name = match &entry {
+                    Some(entry) => self.get(&Key::name(ino, &entry.name))?,
+                    None => None,
+                };
+                if name.is_none() || name != entry.map(|entry| entry.encode_name()) {
+                    fixes.push(drop_it());
+                    return Err(damaged("no name is at this place of the order"));
+                }
+            }
             Some(5) => {
                 report.extents += 1;
-                self.check_extent(ino, cell, data, all.entry(ino).or_default(), live, report)?;
+                let links = all.entry(ino).or_default();
+                self.check_extent(ino, cell, data, (links, live, fixes), report)?;
             }
             Some(7) => {
-                let orphan = key.number().ok_or_else(|| damaged("it names no inode"))?;
+                let Some(orphan) = key.number() else {
+                    fixes.push(drop_it());
+                    return Err(damaged("it names no inode"));
+                };
                 all.entry(Ino(orphan)).or_default().is_orphan = true;
             }
+            Some(8) => {
+                let number = key.number().unwrap_or(0);
+                let attribute = Key::xattr(Ino(number), crate::retain::RETAIN_ATTRIBUTE);
+                if self.get(&attribute)?.is_none() {
+                    fixes.push(drop_it());
+                    return Err(damaged("the inode has no retention"));
+                }
+            }
             Some(2 | 6 | 9) => {}
-            _ => return Err(damaged("it is of no known kind")),
+            _ => {
+                fixes.push(drop_it());
+                return Err(damaged("it is of no known kind"));
+            }
         }
         Ok(())
     }
@@ -138,26 +197,38 @@ impl<D: ZonedDevice> FileSystem<D> {
         ino: Ino,
         cell: &Cell,
         data: bool,
-        links: &mut Links,
-        live: &mut BTreeMap<u32, u64>,
+        (links, live, fixes): (&mut Links, &mut BTreeMap<u32, u64>, &mut Vec<Fix>),
         report: &mut Report,
     ) -> Result {
-        let (logical, extent) = extent_of(cell)?;
-        let start = logical * BLOCK as u64;
+        let drop_it = || Fix::Batch(vec![Change::Delete(cell.key.clone())]);
+        let (logical, extent) = extent_of(cell).inspect_err(|_| fixes.push(drop_it()))?;
+        let start = logical.saturating_mul(BLOCK as u64);
         let wrong = |reason: &str| crate::error::Error::corrupt(format!("{:?}", cell.key), reason);
         if links.fragment_at.is_some() {
+            fixes.push(drop_it());
             return Err(wrong("an extent follows a fragment"));
         }
         let head = links.inode.as_ref().map_or(0, |inode| inode.head);
         let expected = links.end.unwrap_or(head);
-        links.end = Some(start + u64::from(extent.bytes));
+        if start < expected {
+            fixes.push(drop_it());
+            return Err(wrong("it begins before the one before ends"));
+        }
+        if start > expected {
+            fixes.push(Fix::Hole(ino, expected, start));
+        }
+        links.end = Some(start.saturating_add(u64::from(extent.bytes)));
         links.fragment_at = extent.is_fragment.then_some(start);
         links.stored += extent.stored();
         if !extent.is_hole {
             *live.entry(extent.zone.0).or_default() += u64::from(extent.bytes);
-            let entry = self.zones.get(extent.zone)?;
+            let entry = self
+                .zones
+                .get(extent.zone)
+                .inspect_err(|_| fixes.push(drop_it()))?;
             let end = (extent.offset + u64::from(extent.bytes)).div_ceil(BLOCK as u64);
             if end > u64::from(entry.write_blocks) && !self.unverified.contains(&ino) {
+                fixes.push(drop_it());
                 return Err(wrong("it lies behind what its zone was written"));
             }
         }
@@ -180,18 +251,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
-    fn check_zones(&self, live: &BTreeMap<u32, u64>, report: &mut Report) {
+    fn check_zones(&self, live: &BTreeMap<u32, u64>, report: &mut Report, fixes: &mut Vec<Fix>) {
         for (zone, entry) in self.zones.iter() {
             let counted = live.get(&zone.0).copied().unwrap_or(0);
             let mut wrong =
                 |reason: String| report.problems.push(format!("zone {}: {reason}", zone.0));
             if counted != u64::from(entry.live_bytes) {
+                fixes.push(Fix::Live(zone, u32::try_from(counted).unwrap_or(u32::MAX)));
                 wrong(format!(
                     "{} bytes are said to live in it, {counted} do",
                     entry.live_bytes
                 ));
             }
-            if entry.live_bytes > 0 && matches!(entry.stage, ZoneStage::Free | ZoneStage::Dying) {
+            if counted > 0 && matches!(entry.stage, ZoneStage::Free | ZoneStage::Dying) {
                 wrong("it is to be written anew, and data live in it".into());
             }
             let is_sequential = entry.kind != ZoneKind::Random && entry.stage == ZoneStage::Open;
@@ -220,13 +292,15 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Every node of the tree is marked as used, both of its copies are good, and no other slot is used.
-    fn check_nodes(&mut self, report: &mut Report) -> Result {
+    fn check_nodes(&mut self, report: &mut Report, fixes: &mut Vec<Fix>) -> Result {
         let Some(root) = self.catalog.root() else {
             return Ok(());
         };
         let mut waiting = vec![root];
+        let mut used = Vec::new();
         while let Some(pointer) = waiting.pop() {
             report.nodes += 1;
+            used.push(pointer.at);
             if !self.catalog.nodes.is_used(pointer.at) {
                 report.problems.push(format!(
                     "the node at block {} is not marked as used",
@@ -236,6 +310,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             for distance in [0, self.catalog.nodes.mirror_blocks()] {
                 if let Err(error) = self.catalog.nodes.copy(&mut self.disk, pointer, distance) {
                     report.problems.push(error.to_string());
+                    fixes.push(Fix::Copy(pointer, distance));
                 }
             }
             let node = self.catalog.nodes.read(&mut self.disk, pointer)?;
@@ -243,7 +318,11 @@ impl<D: ZonedDevice> FileSystem<D> {
                 waiting.extend(node.cells.iter().filter_map(|cell| cell.pointer().ok()));
             }
         }
+        let is_known = |at: &zoned::Block| self.catalog.nodes.is_used(*at);
         let in_use = u64::from(self.catalog.nodes.in_use());
+        if in_use != report.nodes || !used.iter().all(is_known) {
+            fixes.push(Fix::Nodes(used));
+        }
         if in_use != report.nodes {
             let nodes = report.nodes;
             report.problems.push(format!(
@@ -254,12 +333,15 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 }
 
-fn check_inode(ino: Ino, links: &Links, report: &mut Report) {
+fn check_inode(ino: Ino, links: &Links, report: &mut Report, fixes: &mut Vec<Fix>) {
+    let problems = report.problems.len();
     let mut wrong = |reason: String| report.problems.push(format!("inode {}: {reason}", ino.0));
     let Some(inode) = &links.inode else {
         wrong("something belongs to it, and it is not there".into());
+        fixes.push(Fix::Remove(ino));
         return;
     };
+    let mut right = inode.clone();
     let expected = match inode.file_type {
         FileType::Directory if links.names == 0 && ino != ROOT_INO => 0,
         FileType::Directory => 2 + links.subdirectories,
@@ -292,5 +374,23 @@ fn check_inode(ino: Ino, links: &Links, report: &mut Report) {
             "it holds {} bytes, its extents {}",
             inode.stored, links.stored
         ));
+    }
+    if report.problems.len() == problems {
+        return;
+    }
+    right.nlink = expected;
+    right.children = links.entries;
+    (right.written, right.stored) = (end.max(right.head), links.stored);
+    right.size = right.size.max(right.written);
+    let is_lost = links.names == 0 && ino != ROOT_INO && !links.is_orphan;
+    let mark = match (right.nlink == 0 && !is_lost, links.is_orphan) {
+        (true, false) => Some(Change::Put(Key::orphan(ino), Vec::new())),
+        (false, true) => Some(Change::Delete(Key::orphan(ino))),
+        _ => None,
+    };
+    let batch = [Change::Put(Key::inode(ino), right.encode())];
+    fixes.push(Fix::Batch(batch.into_iter().chain(mark).collect()));
+    if is_lost {
+        fixes.push(Fix::Name(ino));
     }
 }

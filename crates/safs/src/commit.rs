@@ -57,7 +57,15 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.log.tail_ns = 0;
         self.log.next_is_named = false;
         self.counters.roots += 1;
+        self.dirty_since_ns = self.oldest_waiting_ns();
         self.reset_dying()
+    }
+
+    /// When the oldest data were accepted that no segment holds.
+    fn oldest_waiting_ns(&self) -> Option<i64> {
+        let staged = self.files.values().filter_map(|open| open.staging.as_ref());
+        let waiting = staged.filter(|staging| staging.held() > 0);
+        waiting.map(|staging| staging.waits_since_ns).min()
     }
 
     fn image(&self) -> Vec<u8> {

@@ -9,13 +9,13 @@ use crate::format::*;
 use crate::fs::FileSystem;
 use crate::log::{blocks_at, fragment_at, Draft};
 use crate::space::Space;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zoned::{ZoneId, ZonedDevice};
 
 /// A file of which so many bytes live in a zone gets zones of its own.
 const OWN_ZONE_BYTES: u64 = 8 << 20;
-/// Files that get zones of their own at a time: open zones are few.
-const OWN_ZONES_MAX: usize = 2;
+/// Files that get zones of their own at a time, at most and at least.
+const OWN_ZONES: (usize, usize) = (2, 4);
 
 /// A piece of a file that has to move.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,12 @@ struct Live {
     ino: Ino,
     logical: u64,
     extent: Extent,
+}
+
+/// A piece and its bytes on their way.
+struct Moving {
+    live: Live,
+    data: Vec<u8>,
 }
 
 /// What lives in a zone, as far as it is found.
@@ -66,43 +72,89 @@ impl<D: ZonedDevice> FileSystem<D> {
         let moved = self.move_all(victim);
         self.counters.compacted += 1;
         let moved = self.sticky(moved);
-        // Before any segment of the log may say where data are now, they are there: the old place is durable, too.
-        self.flush()?;
+        // Before any segment of the log may say where data are now, they are there. A root record, which follows if
+        // nothing failed, flushes before it is written.
+        if moved.is_err() {
+            self.flush()?;
+        }
         moved
     }
 
     fn move_all(&mut self, victim: ZoneId) -> Result {
-        let mut by_file: BTreeMap<Ino, Vec<Live>> = BTreeMap::new();
-        for live in self.living(victim)? {
-            by_file.entry(live.ino).or_default().push(live);
+        let mut pieces = self.living(victim)?;
+        pieces.sort_by_key(|live| live.extent.offset);
+        let own = self.with_own_zones(&pieces);
+        let mut outputs: BTreeMap<Ino, ZoneId> = BTreeMap::new();
+        let mut moved = Ok(());
+        let mut rest = pieces.as_slice();
+        while !rest.is_empty() && moved.is_ok() {
+            let (some, others) = rest.split_at(up_to(rest, self.options.compaction_bytes));
+            rest = others;
+            moved = self.move_some(some, &own, &mut outputs);
         }
-        let bytes = |pieces: &Vec<Live>| {
-            pieces
-                .iter()
-                .map(|live| u64::from(live.extent.bytes))
-                .sum::<u64>()
-        };
-        let own_bytes =
-            OWN_ZONE_BYTES.min(u64::from(self.disk.geometry().capacity_blocks) * BLOCK as u64 / 4);
-        let mut own = 0;
-        for (ino, pieces) in by_file {
-            if bytes(&pieces) >= own_bytes && own < OWN_ZONES_MAX {
-                own += 1;
-                let zone = self.left_zone(|entry| entry.owner == ino);
-                let left = self.move_pieces(&pieces, zone, ino)?;
-                left.map_or(Ok(()), |zone| self.leave_zone(zone))?;
+        for (owner, zone) in outputs {
+            if owner == Ino(0) {
+                self.shared_zone = Some(zone);
             } else {
-                let zone = self
-                    .shared_zone
-                    .take()
-                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared));
-                self.shared_zone = self.move_pieces(&pieces, zone, Ino(0))?;
+                self.leave_zone(zone)?;
             }
         }
+        moved?;
         // What could not be read stays, and the zone with it; others come first next time.
         let sealed_at = self.root_seq as u32;
         self.zones
             .change(victim, |entry| entry.sealed_at = sealed_at)
+    }
+
+    /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go.
+    fn with_own_zones(&self, pieces: &[Live]) -> BTreeSet<Ino> {
+        let geometry = self.disk.geometry();
+        let most =
+            (geometry.open_max.unwrap_or(32).min(32) as usize / 8).clamp(OWN_ZONES.0, OWN_ZONES.1);
+        let least = OWN_ZONE_BYTES.min(u64::from(geometry.capacity_blocks) * BLOCK as u64 / 4);
+        let mut bytes: BTreeMap<Ino, u64> = BTreeMap::new();
+        for live in pieces {
+            *bytes.entry(live.ino).or_default() += u64::from(live.extent.bytes);
+        }
+        let large = bytes.into_iter().filter(|(_, bytes)| *bytes >= least);
+        large.map(|(ino, _)| ino).take(most).collect()
+    }
+
+    /// Reads pieces in the order in which they lie, and writes them file by file.
+    fn move_some(
+        &mut self,
+        pieces: &[Live],
+        own: &BTreeSet<Ino>,
+        outputs: &mut BTreeMap<Ino, ZoneId>,
+    ) -> Result {
+        let mut by_owner: BTreeMap<Ino, Vec<Moving>> = BTreeMap::new();
+        for live in pieces {
+            let extent = &live.extent;
+            let read = match extent.is_fragment {
+                true => self.read_fragment(extent),
+                false => self.read_blocks(extent, 0, extent.bytes / BLOCK as u32),
+            };
+            // What cannot be read stays where it is.
+            if let Ok(data) = read {
+                let owner = own.get(&live.ino).copied().unwrap_or(Ino(0));
+                by_owner
+                    .entry(owner)
+                    .or_default()
+                    .push(Moving { live: *live, data });
+            }
+        }
+        for (owner, mut moving) in by_owner {
+            moving.sort_by_key(|piece| (piece.live.ino, piece.live.logical));
+            let zone = outputs.remove(&owner).or_else(|| match owner {
+                Ino(0) => self
+                    .shared_zone
+                    .take()
+                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared)),
+                owner => self.left_zone(|entry| entry.owner == owner),
+            });
+            self.move_pieces(&moving, zone, owner, outputs)?;
+        }
+        Ok(())
     }
 
     /// A zone that is partly written and that nobody writes now.
@@ -185,17 +237,18 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
-    /// Moves pieces of one file, or of several, to a zone and on to others. Returns the last, if it has room.
+    /// Moves pieces of one file, or of several, to a zone and on to others. The last becomes the owner's output.
     fn move_pieces(
         &mut self,
-        pieces: &[Live],
+        pieces: &[Moving],
         mut zone: Option<ZoneId>,
         owner: Ino,
-    ) -> Result<Option<ZoneId>> {
+        outputs: &mut BTreeMap<Ino, ZoneId>,
+    ) -> Result {
         let capacity = self.disk.geometry().capacity_blocks;
         let mut rest = pieces;
         while !rest.is_empty() {
-            let at = match zone {
+            let at = match zone.take() {
                 Some(at) => at,
                 None => self.output_zone(owner)?,
             };
@@ -203,15 +256,16 @@ impl<D: ZonedDevice> FileSystem<D> {
             let room = (capacity - block).min(self.options.segment_blocks);
             let count = fitting(rest, room);
             if count == 0 {
+                outputs.remove(&owner);
                 self.seal_logged(at)?;
-                zone = None;
                 continue;
             }
+            outputs.insert(owner, at);
             self.move_segment(&rest[..count], at, block)?;
             rest = &rest[count..];
             zone = Some(at);
         }
-        Ok(zone)
+        Ok(())
     }
 
     fn output_zone(&mut self, owner: Ino) -> Result<ZoneId> {
@@ -229,27 +283,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Writes pieces as one segment, and logs where they are now.
-    fn move_segment(&mut self, pieces: &[Live], zone: ZoneId, block: u32) -> Result {
-        let mut readable = Vec::with_capacity(pieces.len());
-        let mut data = Vec::with_capacity(pieces.len());
-        for live in pieces {
-            let extent = &live.extent;
-            let read = match extent.is_fragment {
-                true => self.read_fragment(extent),
-                false => self.read_blocks(extent, 0, extent.bytes / BLOCK as u32),
-            };
-            if let Ok(read) = read {
-                readable.push(*live);
-                data.push(read);
-            }
-        }
-        if readable.is_empty() {
-            return Ok(());
-        }
-        let (records_bytes, payload_blocks, fragments_bytes) = sizes(&readable);
+    fn move_segment(&mut self, pieces: &[Moving], zone: ZoneId, block: u32) -> Result {
+        let (records_bytes, payload_blocks, fragments_bytes) = sizes(pieces);
         let mut draft = Draft::new(records_bytes, payload_blocks, fragments_bytes);
-        let mut batches = Vec::with_capacity(readable.len());
-        for (live, data) in readable.iter().zip(&data) {
+        let mut batches = Vec::with_capacity(pieces.len());
+        for Moving { live, data } in pieces {
             let Live {
                 ino,
                 logical,
@@ -292,7 +330,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 }
 
 /// Bytes of records, blocks of payload and bytes of fragments.
-fn sizes(pieces: &[Live]) -> (usize, usize, usize) {
+fn sizes(pieces: &[Moving]) -> (usize, usize, usize) {
     let record = Change::Data(DataRecord {
         ino: Ino(0),
         logical: 0,
@@ -300,7 +338,7 @@ fn sizes(pieces: &[Live]) -> (usize, usize, usize) {
     })
     .bytes();
     let mut sizes = (pieces.len() * record, 0, 0);
-    for live in pieces {
+    for Moving { live, .. } in pieces {
         match live.extent.is_fragment {
             true => sizes.2 += (live.extent.bytes as usize).next_multiple_of(8),
             false => sizes.1 += live.extent.bytes as usize / BLOCK,
@@ -309,8 +347,18 @@ fn sizes(pieces: &[Live]) -> (usize, usize, usize) {
     sizes
 }
 
+/// How many of the pieces have together about so many bytes; at least one.
+fn up_to(pieces: &[Live], bytes: u64) -> usize {
+    let mut sum = 0;
+    let fits = pieces.iter().take_while(|live| {
+        sum += u64::from(live.extent.bytes);
+        sum <= bytes
+    });
+    fits.count().max(1)
+}
+
 /// How many of the pieces fit into `room` blocks.
-fn fitting(pieces: &[Live], room: u32) -> usize {
+fn fitting(pieces: &[Moving], room: u32) -> usize {
     let fits = |count: &usize| {
         let (records, payload, fragments) = sizes(&pieces[..*count]);
         let headers = 2 * Header::blocks_for(records, payload, fragments);

@@ -113,6 +113,10 @@ pub struct FileSystem<D> {
     pub(crate) inodes: u64,
     /// Files whose end has to be checked before it is used.
     pub(crate) unverified: BTreeSet<Ino>,
+    /// Files and directories with a retention.
+    pub(crate) retained: BTreeSet<Ino>,
+    /// What is spent is being forgotten.
+    pub(crate) is_retaining: bool,
     /// Stream zones that their files left, partly written.
     pub(crate) left_zones: Vec<ZoneId>,
     /// Zone that takes what compaction finds of small files.

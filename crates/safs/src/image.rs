@@ -6,10 +6,9 @@
 //! end.
 
 use crate::format::{Superblock, BLOCK};
-use rustix::fs::{fallocate, flock, FallocateFlags, FlockOperation};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use crate::host_file::HostFile;
+use rustix::fs::{fallocate, FallocateFlags};
+use std::io;
 use std::path::Path;
 use zoned::{
     DeviceError, Lba, Sense, Zone, ZoneError, ZoneId, ZoneState, ZoneType, ZonedDevice,
@@ -23,7 +22,7 @@ const PLACES_MAX: u64 = 1 << 16;
 
 /// See the module's head.
 pub struct ImageDevice {
-    file: File,
+    file: HostFile,
     zones: Vec<Zone>,
 }
 
@@ -31,12 +30,21 @@ impl ImageDevice {
     /// Opens what will be formatted: zones of `zone_bytes`, of which the first `random_zones` are conventional. Without a
     /// number they are a hundredth, at least two.
     pub fn create(path: &Path, zone_bytes: u64, random_zones: Option<u32>) -> Result<Self, String> {
+        let file = HostFile::open(path, true)?;
+        ImageDevice::format(file, zone_bytes, random_zones)
+    }
+
+    pub(crate) fn format(
+        file: HostFile,
+        zone_bytes: u64,
+        random_zones: Option<u32>,
+    ) -> Result<Self, String> {
         if zone_bytes % ZONE_BYTES_MIN != 0 || zone_bytes == 0 {
             return Err(format!(
                 "a zone of {zone_bytes} bytes: zones are multiples of 1 MiB"
             ));
         }
-        let (file, bytes) = open(path, true)?;
+        let bytes = file.bytes();
         let zones =
             u32::try_from(bytes / zone_bytes).map_err(|_| "more than 2^32 zones".to_string())?;
         let random_zones = random_zones.unwrap_or(zones.div_ceil(100).max(2));
@@ -45,39 +53,23 @@ impl ImageDevice {
 
     /// Opens what was formatted; its superblock tells the zones.
     pub fn open(path: &Path, writable: bool) -> Result<Self, String> {
-        let (file, bytes) = open(path, writable)?;
-        let mut block = vec![0; BLOCK];
-        let mut first = None;
-        // The second superblock starts a zone, and zones are multiples of 1 MiB.
-        let places = (0..(bytes / ZONE_BYTES_MIN).min(PLACES_MAX)).map(|i| i * ZONE_BYTES_MIN);
-        for at in places {
-            if file.read_exact_at(&mut block, at).is_err() {
-                continue;
-            }
-            match Superblock::decode(&block) {
-                Ok(found) => {
-                    let zone_bytes = u64::from(found.zone_blocks) * BLOCK as u64;
-                    if u64::from(found.zones) * zone_bytes > bytes {
-                        return Err(format!(
-                            "{}: shorter than its superblock says",
-                            path.display()
-                        ));
-                    }
-                    return Ok(ImageDevice::new(
-                        file,
-                        found.zones,
-                        zone_bytes,
-                        found.random_zones,
-                    ));
-                }
-                Err(damage) => first = first.or(Some(damage)),
-            }
-        }
-        let why = first.map_or("it is empty".to_string(), |damage| damage.to_string());
-        Err(format!("{}: no SAFS file system: {why}", path.display()))
+        ImageDevice::opened(path, HostFile::open(path, writable)?)
     }
 
-    fn new(file: File, zones: u32, zone_bytes: u64, random_zones: u32) -> Self {
+    pub(crate) fn opened(path: &Path, mut file: HostFile) -> Result<Self, String> {
+        let found = superblock(path, &mut file)?;
+        let zone_bytes = u64::from(found.zone_blocks) * BLOCK as u64;
+        if u64::from(found.zones) * zone_bytes > file.bytes() {
+            return Err(format!(
+                "{}: shorter than its superblock says",
+                path.display()
+            ));
+        }
+        let (zones, random_zones) = (found.zones, found.random_zones);
+        Ok(ImageDevice::new(file, zones, zone_bytes, random_zones))
+    }
+
+    fn new(file: HostFile, zones: u32, zone_bytes: u64, random_zones: u32) -> Self {
         let sectors = zone_bytes / SECTOR_BYTES;
         let zone = |number: u32| {
             let kind = match number < random_zones {
@@ -112,21 +104,21 @@ impl ImageDevice {
     }
 }
 
-/// Opens and locks; also says how long it is.
-fn open(path: &Path, writable: bool) -> Result<(File, u64), String> {
-    let failed = |why: io::Error| format!("{}: {why}", path.display());
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(writable)
-        .open(path)
-        .map_err(failed)?;
-    let lock = match writable {
-        true => FlockOperation::NonBlockingLockExclusive,
-        false => FlockOperation::NonBlockingLockShared,
-    };
-    flock(&file, lock).map_err(|_| format!("{}: in use by another program", path.display()))?;
-    let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    Ok((file, bytes))
+/// The superblock, or its mirror: that starts a zone, and zones are multiples of 1 MiB.
+pub(crate) fn superblock(path: &Path, file: &mut HostFile) -> Result<Superblock, String> {
+    let mut block = vec![0; BLOCK];
+    let mut first = None;
+    for place in 0..(file.bytes() / ZONE_BYTES_MIN).min(PLACES_MAX) {
+        if file.read(place * ZONE_BYTES_MIN, &mut block).is_err() {
+            continue;
+        }
+        match Superblock::decode(&block) {
+            Ok(found) => return Ok(found),
+            Err(damage) => first = first.or(Some(damage)),
+        }
+    }
+    let why = first.map_or("it is empty".to_string(), |damage| damage.to_string());
+    Err(format!("{}: no SAFS file system: {why}", path.display()))
 }
 
 /// MEDIUM ERROR: unrecovered read error, write error.
@@ -156,7 +148,7 @@ impl ZonedDevice for ImageDevice {
     fn read(&mut self, at: Lba, data: &mut [u8]) -> Result<(), DeviceError> {
         self.index(at)?;
         self.file
-            .read_exact_at(data, at.0 * SECTOR_BYTES)
+            .read(at.0 * SECTOR_BYTES, data)
             .map_err(failed(0x11))
     }
 
@@ -170,7 +162,7 @@ impl ZonedDevice for ImageDevice {
         let mut zone = self.zones[first];
         zone.write(at, sectors)?;
         self.file
-            .write_all_at(data, at.0 * SECTOR_BYTES)
+            .write(at.0 * SECTOR_BYTES, data)
             .map_err(failed(0x0c))?;
         self.zones[first] = zone;
         Ok(())
@@ -199,12 +191,12 @@ impl ZonedDevice for ImageDevice {
         );
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Only gives space back; where it is not known, as on most disks, old bytes stay, and their epoch tells them.
-        let _ = fallocate(&self.file, punch, start, bytes);
+        let _ = fallocate(self.file.file(), punch, start, bytes);
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        self.file.sync_data().map_err(failed(0x0c))
+        self.file.sync().map_err(failed(0x0c))
     }
 
     fn keeps_write_pointers(&self) -> bool {

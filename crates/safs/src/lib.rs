@@ -6,6 +6,7 @@
 
 mod append;
 mod attributes;
+mod block_zones;
 mod catalog;
 mod check;
 mod commit;
@@ -14,6 +15,8 @@ mod disk;
 mod error;
 pub mod format;
 mod fs;
+pub mod host;
+mod host_file;
 pub mod image;
 mod log;
 mod lru;
@@ -22,10 +25,14 @@ mod namespace;
 mod node_store;
 mod options;
 mod read;
+mod read_ahead;
 pub mod recovery;
+mod repair;
+mod retain;
 mod space;
 mod staging;
 mod tree;
+mod zone_calls;
 mod zones;
 
 pub use attributes::{SetAttributes, XattrMode, HEAD_ATTRIBUTE};
@@ -36,5 +43,6 @@ pub use fs::{Counters, FileSystem, Layout};
 pub use mkfs::{make, MakeOptions};
 pub use namespace::{Owner, RenameMode};
 pub use options::{Options, Placement};
+pub use retain::{Retention, Spent, RETAIN_ATTRIBUTE};
 pub use space::Space;
 pub use zones::Zones;

@@ -12,6 +12,8 @@ use zoned::{ZoneId, ZonedDevice};
 
 /// A log zone with less room than this is left.
 const LOG_ROOM_MIN: u32 = 8;
+/// A zone with at most so many blocks left is filled up, not finished.
+const PADDING_MAX: u32 = 64;
 /// Blocks of a header that batches alone may fill: what recovery reads in one piece.
 const RECORD_BLOCKS_MAX: u32 = 128;
 /// What reading one header more costs recovery: a short seek and half a turn.
@@ -288,7 +290,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             .and_then(|open| open.staging.as_mut());
         if let Some(staging) = staging {
             let before = staging.held();
-            staging.advance(blocks, tail);
+            staging.advance(blocks, tail, self.now_ns);
             self.held_bytes -= before - staging.held();
         }
     }
@@ -433,8 +435,18 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// A zone is not written any more.
     pub(crate) fn seal(&mut self, zone: ZoneId) -> Result {
         let entry = *self.zones.get(zone)?;
-        if entry.write_blocks > 0 && entry.write_blocks < self.disk.geometry().capacity_blocks {
-            self.disk.finish(zone)?;
+        let capacity = self.disk.geometry().capacity_blocks;
+        let room = capacity.saturating_sub(entry.write_blocks);
+        if entry.write_blocks > 0 && room > 0 {
+            // A zone becomes full by itself when its last block is written. The command waits until all that the zone was
+            // given is on the medium, and meanwhile the disk gets nothing new.
+            let is_there = self.disk.write_pointer(zone)? == entry.write_blocks;
+            if is_there && room <= PADDING_MAX.min(capacity / 16) {
+                let zeros = vec![0; room as usize * BLOCK];
+                self.disk.append(zone, entry.write_blocks, &zeros)?;
+            } else {
+                self.disk.finish(zone)?;
+            }
         }
         let sealed_at = self.root_seq as u32;
         self.zones.change(zone, |entry| {

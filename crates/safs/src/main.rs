@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `safs`: makes, mounts, checks and shows the append-only file system.
 
+mod cold;
 mod fuse;
 mod show;
 mod simulate;
@@ -9,17 +10,24 @@ use clap::{Parser, Subcommand, ValueEnum};
 use fuse::{locked, now_ns, Adapter, Shared};
 use indicatif::{ProgressBar, ProgressStyle};
 use safs::format::Uuid;
-use safs::image::ImageDevice;
-use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement};
+use safs::host::HostDevice;
+use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement, Retention};
 use serde_json::{json, Value};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use zoned::{ZoneId, ZonedDevice};
 
+/// How often it is looked for what a retention sends elsewhere, and after a failure.
+const SEND_EVERY: Duration = Duration::from_secs(1);
+const SEND_AGAIN: Duration = Duration::from_secs(60);
+/// Set for a child that is to say when it has mounted.
+const READY: &str = "SAFS_READY";
+/// What fsck says when everything was repaired (fsck(8)).
+const FSCK_REPAIRED: u8 = 1;
 /// What fsck says of errors that are left (fsck(8)).
 const FSCK_ERRORS_LEFT: u8 = 4;
 
@@ -33,16 +41,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes a file system on an image file or an ordinary disk; what is there is lost
+    /// Makes a file system on an image file or a disk; what is there is lost
     Mkfs {
         /// The disk or the file
         device: PathBuf,
         /// Makes the file, with this many bytes (K, M, G, T)
         #[arg(long, value_parser = bytes)]
         size: Option<u64>,
-        /// Bytes of a zone, a multiple of 1 MiB
-        #[arg(long, value_parser = bytes, default_value = "256M")]
-        zone_size: u64,
+        /// Bytes of a zone, a multiple of 1 MiB; the disk's own if not said, or 256M where it has none
+        #[arg(long, value_parser = bytes)]
+        zone_size: Option<u64>,
         /// Zones that are written in any order; a hundredth if not said
         #[arg(long)]
         random_zones: Option<u32>,
@@ -53,7 +61,7 @@ enum Command {
         #[arg(long, value_parser = uuid)]
         uuid: Option<Uuid>,
     },
-    /// Mounts; ends when it is unmounted
+    /// Mounts, and goes on in the background until it is unmounted
     Mount {
         /// The disk or the file
         device: PathBuf,
@@ -70,11 +78,20 @@ enum Command {
         /// Options of mount(8), separated by commas: ro, allow_other, placement=log
         #[arg(short = 'o', value_delimiter = ',')]
         option: Vec<String>,
+        /// Stays in the foreground
+        #[arg(short, long)]
+        foreground: bool,
     },
-    /// Checks; nothing is changed. Status 4 if something is wrong
+    /// Checks and repairs. Status 1 if something was repaired, 4 if something is wrong still
     Fsck {
         /// The disk or the file
         device: PathBuf,
+        /// Only checks; nothing is changed
+        #[arg(long, short = 'n')]
+        read_only: bool,
+        /// What fsck(8) passes on: everything is repaired without questions anyway
+        #[arg(short, short_aliases = ['p', 'y'])]
+        a: bool,
         /// Also reads every block of every file
         #[arg(long)]
         data: bool,
@@ -106,13 +123,30 @@ enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Says what a file or a directory of a mounted file system keeps; without limits, shows it
+    Retain {
+        /// The file, whose beginning will go, or the directory, whose oldest files will
+        path: PathBuf,
+        /// The newest so many bytes (K, M, G, T)
+        #[arg(long, value_parser = bytes)]
+        bytes: Option<u64>,
+        /// What is younger (s, m, h, d)
+        #[arg(long, value_parser = seconds)]
+        age: Option<u64>,
+        /// Copies what goes into this directory first
+        #[arg(long)]
+        to: Option<PathBuf>,
+        /// Keeps everything from now on
+        #[arg(long, conflicts_with_all = ["bytes", "age", "to"])]
+        off: bool,
+    },
     /// Runs an application of the slides on a simulated drive, in virtual time
     Simulate {
         /// A drive profile (drives/*.toml)
         drive: PathBuf,
-        /// 1: append and read back; 2: replace files
-        #[arg(long, default_value_t = 1)]
-        application: u32,
+        /// What is done; all of it, with both placements, if not said
+        #[arg(long, value_enum)]
+        application: Option<ApplicationName>,
         /// Zones of the file system; the slides have 256
         #[arg(long, default_value_t = 256)]
         zones: u32,
@@ -122,9 +156,25 @@ enum Command {
         /// Of the drive
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        #[command(flatten)]
-        how: How,
+        /// Where data go first; both, one after the other, if not said
+        #[arg(long, value_enum)]
+        placement: Option<PlacementName>,
+        /// Adds the results to this file, one line of JSON each
+        #[arg(long)]
+        record: Option<PathBuf>,
     },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ApplicationName {
+    /// Append to four files in turn until half full, read back in turn
+    #[value(name = "1")]
+    One,
+    /// Append until three quarters full, then replace each file
+    #[value(name = "2")]
+    Two,
+    /// As 1; read one file alone, compact, read it again. Placement log only
+    Compaction,
 }
 
 #[derive(Subcommand)]
@@ -151,7 +201,7 @@ struct How {
     placement: PlacementName,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PlacementName {
     /// Everything to the log, as in the slides
     Log,
@@ -159,9 +209,9 @@ enum PlacementName {
     Auto,
 }
 
-impl How {
-    fn options(&self) -> Options {
-        let placement = match self.placement {
+impl PlacementName {
+    fn options(self) -> Options {
+        let placement = match self {
             PlacementName::Log => Placement::Log,
             PlacementName::Auto => Placement::Auto,
         };
@@ -191,6 +241,20 @@ fn bytes(text: &str) -> Result<u64, String> {
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("{text}: too many bytes"))
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text}: expected a number, perhaps with s, m, h or d");
+    let (digits, unit) =
+        text.split_at(text.len() - usize::from(text.ends_with(['s', 'm', 'h', 'd'])));
+    let each = match unit {
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86400,
+        _ => 1,
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(each).ok_or_else(wrong)
 }
 
 fn uuid(text: &str) -> Result<Uuid, String> {
@@ -243,7 +307,7 @@ fn act(command: Command) -> Outcome {
                 let sized = made.and_then(|file| file.set_len(size));
                 sized.map_err(|why| format!("{}: {why}", device.display()))?;
             }
-            let device = ImageDevice::create(&device, zone_size, random_zones)?;
+            let device = HostDevice::create(&device, zone_size, random_zones)?;
             mkfs(device, &label, uuid)
         }
         Command::Mount {
@@ -253,8 +317,12 @@ fn act(command: Command) -> Outcome {
             mut allow_other,
             how,
             option,
+            foreground,
         } => {
-            let mut options = how.options();
+            if !foreground {
+                return in_background();
+            }
+            let mut options = how.placement.options();
             for name in &option {
                 match name.as_str() {
                     "ro" => read_only = true,
@@ -268,38 +336,96 @@ fn act(command: Command) -> Outcome {
             options.read_only = read_only;
             mount(&device, &directory, options, allow_other)
         }
-        Command::Fsck { device, data, json } => fsck(&device, data, json),
+        Command::Fsck {
+            device,
+            read_only,
+            a: _,
+            data,
+            json,
+        } => fsck(&device, read_only, data, json),
         Command::Dump { device, what } => dump(&device, &what),
         Command::Stat { device, json } => stat(&device, json),
         Command::Compact { device, all } => compact(&device, all),
+        Command::Retain {
+            path,
+            bytes,
+            age,
+            to,
+            off,
+        } => retain(&path, bytes, age, to, off),
         Command::Simulate {
             drive,
             application,
             zones,
             random_zones,
             seed,
-            how,
+            placement,
+            record,
         } => {
-            if !(1..=2).contains(&application) {
-                return Err(format!(
-                    "application {application}: the slides have 1 and 2"
-                ));
-            }
-            let profile = drive_tool::profile::load(&drive).map_err(|why| why.to_string())?;
-            let run = simulate::Run {
-                profile,
-                seed,
-                zones,
-                random: random_zones,
-                application,
-                options: how.options(),
-            };
-            let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
-            let result = simulate::run(&run, |bytes| bar.inc(bytes))?;
-            bar.finish_and_clear();
-            print(&result)
+            let cells = cells(application, placement);
+            simulate(
+                &drive,
+                (zones, random_zones, seed),
+                &cells,
+                record.as_deref(),
+            )
         }
     }
+}
+
+/// What is to be run of the applications: the compaction run is about the log, and has no other placement.
+fn cells(
+    application: Option<ApplicationName>,
+    placement: Option<PlacementName>,
+) -> Vec<(simulate::Application, Options)> {
+    let mut cells = Vec::new();
+    for name in ApplicationName::value_variants() {
+        for place in PlacementName::value_variants() {
+            let is_log = matches!(place, PlacementName::Log);
+            let is_wanted = application.is_none_or(|wanted| wanted == *name)
+                && placement.is_none_or(|wanted| wanted == *place)
+                && (is_log || *name != ApplicationName::Compaction);
+            let what = match name {
+                ApplicationName::One => simulate::Application::One,
+                ApplicationName::Two => simulate::Application::Two,
+                ApplicationName::Compaction => simulate::Application::Compaction,
+            };
+            if is_wanted {
+                cells.push((what, place.options()));
+            }
+        }
+    }
+    cells
+}
+
+fn simulate(
+    drive: &Path,
+    (zones, random, seed): (u32, u32, u64),
+    cells: &[(simulate::Application, Options)],
+    record: Option<&Path>,
+) -> Outcome {
+    let profile = drive_tool::profile::load(drive).map_err(|why| why.to_string())?;
+    for (application, options) in cells {
+        let run = simulate::Run {
+            profile: profile.clone(),
+            seed,
+            zones,
+            random,
+            application: *application,
+            options: options.clone(),
+        };
+        let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
+        let result = simulate::run(&run, |bytes| bar.inc(bytes));
+        bar.finish_and_clear();
+        let result = result?;
+        if let Some(record) = record {
+            let failed = |why: std::io::Error| format!("{}: {why}", record.display());
+            let file = File::options().append(true).create(true).open(record);
+            writeln!(file.map_err(failed)?, "{result}").map_err(failed)?;
+        }
+        print(&result)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn bar(length: u64, template: &str) -> ProgressBar {
@@ -341,19 +467,60 @@ fn random_uuid() -> Outcome<Uuid> {
     Ok(uuid)
 }
 
-fn opened(device: &Path, options: Options) -> Outcome<FileSystem<ImageDevice>> {
-    let image = ImageDevice::open(device, !options.read_only)?;
+fn opened(device: &Path, options: Options) -> Outcome<FileSystem<HostDevice>> {
+    let image = HostDevice::open(device, !options.read_only)?;
     FileSystem::mount(image, options, now_ns())
         .map_err(|error| format!("{}: {error}", device.display()))
 }
 
 /// Without changing anything: what a crash left in the log is applied in memory only.
-fn looked_at(device: &Path) -> Outcome<FileSystem<ImageDevice>> {
+fn looked_at(device: &Path) -> Outcome<FileSystem<HostDevice>> {
     let options = Options {
         read_only: true,
         ..Options::default()
     };
     opened(device, options)
+}
+
+/// Starts this program again, in a session of its own, and waits until it has mounted. The child's standard output is a
+/// pipe: a byte means that it is mounted.
+fn in_background() -> Outcome {
+    let failed = |why: std::io::Error| format!("starting in the background: {why}");
+    let mut arguments = arguments().into_iter();
+    let _ = arguments.next();
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = std::process::Command::new(program)
+        .args(arguments)
+        .arg("--foreground")
+        .env(READY, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut ready = [0];
+    let stdout = child.stdout.as_mut();
+    if stdout.is_some_and(|stdout| stdout.read_exact(&mut ready).is_ok()) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // It has said why on standard error.
+    let status = child.wait().map_err(failed)?;
+    Ok(ExitCode::from(
+        status
+            .code()
+            .map_or(1, |code| u8::try_from(code).unwrap_or(1)),
+    ))
+}
+
+/// Tells the one who waits that it is mounted, and lets go of what it was started with.
+fn is_mounted() {
+    if std::env::var_os(READY).is_none() {
+        return;
+    }
+    // Signals for the group of whoever started it are not for it.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(b"m").and_then(|()| stdout.flush());
 }
 
 fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -> Outcome {
@@ -363,7 +530,7 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
         eprintln!("safs: {}: mounted read-only: {why}", device.display());
     }
     let read_only = fs.refusal().is_some();
-    let fs: Shared<ImageDevice> = Arc::new(Mutex::new(Some(fs)));
+    let fs: Shared<HostDevice> = Arc::new(Mutex::new(Some(fs)));
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         fuser::MountOption::FSName(device.display().to_string()),
@@ -389,7 +556,22 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
             None => return,
         }
     });
-    let served = fuser::mount(Adapter::new(Arc::clone(&fs)), directory, &config);
+    let sending = Arc::clone(&fs);
+    // Sends what is to be kept elsewhere; ends with the program.
+    std::thread::spawn(move || loop {
+        let failures = cold::send_all(&sending);
+        failures.iter().for_each(|why| eprintln!("safs: {why}"));
+        std::thread::sleep(if failures.is_empty() {
+            SEND_EVERY
+        } else {
+            SEND_AGAIN
+        });
+    });
+    let session = fuser::Session::new(Adapter::new(Arc::clone(&fs)), directory, &config);
+    let served = session.and_then(|session| {
+        is_mounted();
+        session.run()
+    });
     let fs = locked(&fs).take();
     let unmounted = fs.map_or(Ok(()), |fs| fs.unmount().map(drop));
     served.map_err(|why| format!("{}: {why}", directory.display()))?;
@@ -397,15 +579,28 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
     Ok(ExitCode::SUCCESS)
 }
 
-fn fsck(device: &Path, data: bool, json: bool) -> Outcome {
-    let mut fs = looked_at(device)?;
+fn fsck(device: &Path, read_only: bool, data: bool, json: bool) -> Outcome {
+    let failed = |error: safs::Error| format!("{}: {error}", device.display());
+    let options = Options {
+        read_only,
+        repair: true,
+        ..Options::default()
+    };
+    let mut fs = opened(device, options)?;
     let bar = bar(0, "{spinner} {pos} keys");
-    let report = fs.check(data, |keys| bar.set_position(keys));
+    let progress = |keys| bar.set_position(keys);
+    let reports = match read_only {
+        true => fs
+            .check(data, progress)
+            .map(|report| (report.clone(), report)),
+        false => fs.repair(data, progress),
+    };
     bar.finish_and_clear();
-    let report = report.map_err(|error| format!("{}: {error}", device.display()))?;
+    let (report, left) = reports.map_err(failed)?;
     if json {
         print(&json!({
             "problems": report.problems,
+            "left": left.problems,
             "inodes": report.inodes,
             "names": report.names,
             "extents": report.extents,
@@ -419,25 +614,32 @@ fn fsck(device: &Path, data: bool, json: bool) -> Outcome {
             .iter()
             .for_each(|problem| println!("{problem}"));
         println!(
-            "{}: {} inodes, {} extents, {} nodes: {} problems",
+            "{}: {} inodes, {} extents, {} nodes: {} problems, {} left",
             device.display(),
             report.inodes,
             report.extents,
             report.nodes,
-            report.problems.len()
+            report.problems.len(),
+            left.problems.len()
         );
     }
-    match report.problems.is_empty() {
-        true => Ok(ExitCode::SUCCESS),
-        false => Ok(ExitCode::from(FSCK_ERRORS_LEFT)),
+    if !read_only {
+        fs.unmount().map_err(failed)?;
     }
+    Ok(
+        match (report.problems.is_empty(), left.problems.is_empty()) {
+            (_, false) => ExitCode::from(FSCK_ERRORS_LEFT),
+            (false, true) => ExitCode::from(FSCK_REPAIRED),
+            (true, true) => ExitCode::SUCCESS,
+        },
+    )
 }
 
 fn dump(device: &Path, what: &What) -> Outcome {
     let failed = |error: safs::Error| format!("{}: {error}", device.display());
     match what {
         What::Superblock | What::Roots => {
-            let mut disk = Disk::new(ImageDevice::open(device, false)?).map_err(failed)?;
+            let mut disk = Disk::new(HostDevice::open(device, false)?).map_err(failed)?;
             let superblock = recovery::superblock(&mut disk).map_err(failed)?;
             if matches!(what, What::Superblock) {
                 return print(&show::superblock(&superblock));
@@ -486,6 +688,47 @@ fn stat(device: &Path, json: bool) -> Outcome {
         "R random  . free  l log  f file  s shared  ! given up; capital: at least half of it lives"
     );
     println!("{}", show::map(&fs).trim_start_matches('\n'));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn retain(
+    path: &Path,
+    bytes: Option<u64>,
+    age: Option<u64>,
+    to: Option<PathBuf>,
+    off: bool,
+) -> Outcome {
+    use rustix::fs::{getxattr, removexattr, setxattr, XattrFlags};
+    const NAME: &str = "user.safs.retain";
+    let failed = |why: rustix::io::Errno| format!("{}: {why}", path.display());
+    if off {
+        removexattr(path, NAME).map_err(failed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if bytes.is_none() && age.is_none() {
+        let mut value = vec![0; 4096];
+        let length = getxattr(path, NAME, &mut value).map_err(failed)?;
+        println!("{}", String::from_utf8_lossy(&value[..length]));
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Whoever mounted it copies, and may be in another folder than this program.
+    let to = to.map(|to| {
+        to.canonicalize()
+            .map_err(|why| format!("{}: {why}", to.display()))
+    });
+    let target = to.transpose()?.map(|to| to.display().to_string());
+    let retention = Retention {
+        bytes,
+        seconds: age,
+        target,
+    };
+    setxattr(
+        path,
+        NAME,
+        retention.encode().as_bytes(),
+        XattrFlags::empty(),
+    )
+    .map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 

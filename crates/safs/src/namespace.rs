@@ -218,6 +218,27 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.maintain()
     }
 
+    /// Gives a name to an inode that has none.
+    pub(crate) fn give_name(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result {
+        let mut inode = self.inode(ino)?;
+        let mut directory = self.directory(parent)?;
+        if self.find(parent, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let mut batch = Vec::with_capacity(4);
+        let file_type = inode.file_type;
+        self.add_entry(&mut batch, parent, &mut directory, name, ino, file_type);
+        if file_type == FileType::Directory {
+            (inode.parent, inode.nlink) = (parent, inode.nlink.max(2));
+            directory.nlink += 1;
+        } else {
+            inode.nlink = 1;
+        }
+        batch.push(Change::Put(Key::inode(parent), directory.encode()));
+        batch.push(Change::Put(Key::inode(ino), inode.encode()));
+        self.change(batch)
+    }
+
     /// Removes a name of something that is no directory.
     pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result {
         self.reserve_change(true)?;
@@ -298,6 +319,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 .collect();
             if is_rest {
                 batch.push(Change::Delete(Key::orphan(ino)));
+                batch.extend(self.end_retention(ino));
                 if self.unverified.remove(&ino) {
                     batch.push(Change::Delete(Key::unverified(ino)));
                 }

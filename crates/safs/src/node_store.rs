@@ -86,6 +86,21 @@ impl NodeStore {
         Ok(())
     }
 
+    /// Marks these nodes as used, and no others.
+    pub fn set_used(&mut self, nodes: &[Block]) {
+        self.used.fill(0);
+        self.released.clear();
+        for slot in nodes
+            .iter()
+            .filter_map(|at| self.slot(*at))
+            .collect::<Vec<_>>()
+        {
+            self.used[slot as usize / 64] |= 1 << (slot % 64);
+        }
+        let used: u32 = self.used.iter().map(|word| word.count_ones()).sum();
+        self.free = self.slots.saturating_sub(used);
+    }
+
     /// Slots that can be written now.
     pub fn free(&self) -> u32 {
         self.free

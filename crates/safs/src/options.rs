@@ -17,6 +17,8 @@ pub struct Options {
     pub placement: Placement,
     /// Nothing is written.
     pub read_only: bool,
+    /// What was durable and is lost is not insisted upon: for repairs.
+    pub repair: bool,
     /// Blocks of the largest segment.
     pub segment_blocks: u32,
     /// A file is a stream after so many bytes without an fsync.
@@ -35,8 +37,12 @@ pub struct Options {
     pub node_cache_bytes: usize,
     /// Checksums of segments that are kept in memory.
     pub header_cache_bytes: usize,
-    /// What is read ahead of a file that is read in order.
+    /// What is read ahead at a time of a file that is read in order.
     pub read_ahead_bytes: usize,
+    /// The same for all readers together.
+    pub read_ahead_total_bytes: usize,
+    /// Data that compaction has in memory.
+    pub compaction_bytes: u64,
     /// Estimated time that reading the log may take after a crash: then there is a new root record.
     pub recovery_budget_ns: u64,
     /// Data are written at the latest so long after they were accepted.
@@ -48,6 +54,7 @@ impl Default for Options {
         Options {
             placement: Placement::Auto,
             read_only: false,
+            repair: false,
             segment_blocks: crate::format::SEGMENT_BLOCKS_MAX,
             stream_after_bytes: 64 << 20,
             turn_bytes: 64 << 20,
@@ -57,7 +64,9 @@ impl Default for Options {
             overlay_bytes: 8 << 20,
             node_cache_bytes: 32 << 20,
             header_cache_bytes: 16 << 20,
-            read_ahead_bytes: 8 << 20,
+            read_ahead_bytes: 32 << 20,
+            read_ahead_total_bytes: 128 << 20,
+            compaction_bytes: 128 << 20,
             recovery_budget_ns: 450_000_000,
             dirty_max_ns: 5_000_000_000,
         }

@@ -4,11 +4,22 @@
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
+use std::ops::Range;
 use std::sync::Arc;
 use zoned::{ZoneId, ZonedDevice};
 
 /// Extents looked up at a time.
 const EXTENTS_AT_ONCE: usize = 64;
+/// Blocks read to find a header: as many as one of a full segment has, in one request.
+const HEADER_GUESS_BLOCKS: u32 = 5;
+
+/// A piece of an extent, and where in the reader's buffer it belongs.
+pub(crate) struct Piece {
+    pub extent: Extent,
+    /// Bytes of the extent before the piece.
+    pub skip: u64,
+    pub range: Range<usize>,
+}
 
 impl<D: ZonedDevice> FileSystem<D> {
     /// Up to `bytes` bytes of a file from `offset` on; fewer at its end.
@@ -35,69 +46,56 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(data)
     }
 
-    /// Reads what segments hold. A file that is read in order is read in larger pieces.
-    fn read_ahead(&mut self, ino: Ino, offset: u64, data: &mut [u8], base: u64) -> Result {
-        let wanted = data.len();
-        let end = offset + wanted as u64;
-        let Some(open) = self.files.get_mut(&ino) else {
-            return self.read_extents(ino, offset, data);
-        };
-        let is_in_order = open.read_end == offset;
-        open.read_end = end;
-        let (at, held) = (open.ahead.0, open.ahead.1.len() as u64);
-        if offset >= at && end <= at + held {
-            data.copy_from_slice(&open.ahead.1[(offset - at) as usize..][..wanted]);
-            return Ok(());
-        }
-        let window = (held as usize * 2).clamp(wanted, self.options.read_ahead_bytes.max(wanted));
-        let window = window.max(1 << 18).min((base - offset) as usize);
-        if !is_in_order || window <= wanted {
-            return self.read_extents(ino, offset, data);
-        }
-        let mut ahead = vec![0; window];
-        if self.read_extents(ino, offset, &mut ahead).is_err() {
-            // Damage further on must not take what was asked for.
-            return self.read_extents(ino, offset, data);
-        }
-        data.copy_from_slice(&ahead[..wanted]);
-        if let Some(open) = self.files.get_mut(&ino) {
-            open.ahead = (offset, ahead);
+    /// Reads what segments hold.
+    pub(crate) fn read_extents(&mut self, ino: Ino, offset: u64, data: &mut [u8]) -> Result {
+        for piece in self.pieces(ino, offset, data.len())? {
+            let into = &mut data[piece.range.clone()];
+            self.read_extent(ino, &piece.extent, piece.skip, into)?;
         }
         Ok(())
     }
 
-    fn read_extents(&mut self, ino: Ino, offset: u64, data: &mut [u8]) -> Result {
-        let end = offset + data.len() as u64;
+    /// The extents that hold `bytes` bytes of a file. Before the head, and behind what is written, there are none: zeros.
+    pub(crate) fn pieces(&mut self, ino: Ino, offset: u64, bytes: usize) -> Result<Vec<Piece>> {
+        let end = offset.saturating_add(bytes as u64);
+        let mut pieces = Vec::new();
         let mut at = offset;
         while at < end {
             let extents = self.extents(ino, at / BLOCK as u64, EXTENTS_AT_ONCE)?;
             let before = at;
             for (logical, extent) in extents {
-                let start = logical * BLOCK as u64;
-                let stop = start + u64::from(extent.bytes);
+                let start = logical.saturating_mul(BLOCK as u64);
+                let stop = start.saturating_add(u64::from(extent.bytes));
                 if stop <= at {
                     continue;
                 }
                 if start >= end {
-                    return Ok(());
+                    return Ok(pieces);
                 }
                 at = at.max(start);
-                let piece = at.min(end)..stop.min(end);
-                let into =
-                    &mut data[(piece.start - offset) as usize..(piece.end - offset) as usize];
-                self.read_extent(ino, &extent, piece.start - start, into)?;
-                at = piece.end;
+                let stop = stop.min(end);
+                pieces.push(Piece {
+                    extent,
+                    skip: at - start,
+                    range: (at - offset) as usize..(stop - offset) as usize,
+                });
+                at = stop;
             }
             if at == before {
-                // Before the head, and behind what is written, there are no extents: zeros.
-                return Ok(());
+                break;
             }
         }
-        Ok(())
+        Ok(pieces)
     }
 
     /// Reads a piece of an extent, `skip` bytes from its start.
-    fn read_extent(&mut self, ino: Ino, extent: &Extent, skip: u64, into: &mut [u8]) -> Result {
+    pub(crate) fn read_extent(
+        &mut self,
+        ino: Ino,
+        extent: &Extent,
+        skip: u64,
+        into: &mut [u8],
+    ) -> Result {
         if extent.is_hole {
             into.fill(0);
             return Ok(());
@@ -206,14 +204,22 @@ impl<D: ZonedDevice> FileSystem<D> {
         if zone.0 >= self.zones.count() || block >= capacity {
             return Err(Error::corrupt(place(), "no segment can be there"));
         }
-        let mut bytes = self.disk.read_zone(zone, block, 1)?;
+        let known = self.readable_end(zone)?.saturating_sub(block).max(1);
+        let guess = HEADER_GUESS_BLOCKS.min(known);
+        let mut bytes = match self.disk.read_zone(zone, block, guess) {
+            // A bad block behind the header is none of the header's.
+            Err(_) if guess > 1 => self.disk.read_zone(zone, block, 1)?,
+            read => read?,
+        };
         let (blocks, _) = Header::length(&bytes, &uuid).at(place)?;
         if block + blocks > capacity {
             return Err(Error::corrupt(place(), "its length is impossible"));
         }
-        if blocks > 1 {
-            bytes.extend(self.disk.read_zone(zone, block + 1, blocks - 1)?);
+        let held = u32::try_from(bytes.len() / BLOCK).unwrap_or(u32::MAX);
+        if blocks > held {
+            bytes.extend(self.disk.read_zone(zone, block + held, blocks - held)?);
         }
+        bytes.truncate(blocks as usize * BLOCK);
         Header::decode(&bytes, &uuid).at(place)
     }
 

@@ -132,7 +132,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                     continue;
                 }
             };
-            let refusal = (i > 0).then(|| failure.to_string());
+            let refusal = (i > 0 && !options.repair).then(|| failure.to_string());
             let mut fs = FileSystem {
                 headers: Lru::new(options.header_cache_bytes),
                 options,
@@ -156,6 +156,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                 next_ino: root.next_ino,
                 inodes: root.inodes,
                 unverified: BTreeSet::new(),
+                retained: BTreeSet::new(),
+                is_retaining: false,
                 left_zones: Vec::new(),
                 shared_zone: None,
                 room_retry_seq: 0,
@@ -196,7 +198,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             .iter()
             .filter_map(|cell| cell.key.number().map(Ino))
             .collect();
-        if let Some(lost) = forward.lost {
+        self.load_retained()?;
+        if let Some(lost) = forward.lost.filter(|_| !self.options.repair) {
             self.refusal.get_or_insert(lost);
         }
         if self.options.read_only {

@@ -15,6 +15,8 @@ use zoned::{DeviceError, Lba, Zone, ZoneId, ZoneType, ZonedDevice, SECTOR_BYTES}
 const FILES: usize = 4;
 /// Bytes of the writes that find a drive's raw rate.
 const RAW_WRITE_BYTES: usize = 16 << 20;
+/// Bytes of a file between two calls of the progress bar.
+const PROGRESS_BYTES: u64 = 1 << 20;
 
 /// Some zones of a drive: conventional ones, and the sequential ones behind them.
 pub struct Part {
@@ -22,6 +24,9 @@ pub struct Part {
     first: u32,
     zones: u32,
     shift_sectors: u64,
+    /// Calls that read, and how long they took.
+    reads: u64,
+    reads_ns: u64,
 }
 
 impl Part {
@@ -52,6 +57,8 @@ impl Part {
             first,
             zones,
             shift_sectors: u64::from(first) * zone_sectors,
+            reads: 0,
+            reads_ns: 0,
         })
     }
 
@@ -78,7 +85,11 @@ impl ZonedDevice for Part {
         self.disk.open_max()
     }
     fn read(&mut self, at: Lba, data: &mut [u8]) -> Result<(), DeviceError> {
-        self.disk.read(self.lba(at), data)
+        let begin_ns = self.disk.now_ns();
+        let result = self.disk.read(self.lba(at), data);
+        self.reads += 1;
+        self.reads_ns += self.disk.now_ns() - begin_ns;
+        result
     }
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<(), DeviceError> {
         self.disk.write(self.lba(at), data)
@@ -100,6 +111,17 @@ impl ZonedDevice for Part {
     }
 }
 
+/// What is done with the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// The slides' first: append until the file system is half full, read everything back in turn, delete.
+    One,
+    /// The slides' second: append to three quarters, then delete, make and append each file once more.
+    Two,
+    /// The first, but one file is read alone, before and after compaction.
+    Compaction,
+}
+
 /// What is to be run.
 pub struct Run {
     /// The drive.
@@ -110,8 +132,8 @@ pub struct Run {
     pub zones: u32,
     /// Random-write zones.
     pub random: u32,
-    /// 1 or 2, as in the slides.
-    pub application: u32,
+    /// What is done.
+    pub application: Application,
     /// How the file system is mounted.
     pub options: Options,
 }
@@ -120,34 +142,54 @@ pub struct Run {
 struct Meter {
     begin_ns: u64,
     device_bytes: u64,
+    reads: u64,
+    reads_ns: u64,
+    raw: Raw,
     phases: Vec<Value>,
 }
 
+/// What the same zones of the same drive give with nothing in between, in MiB/s.
+#[derive(Clone, Copy)]
+struct Raw {
+    write: f64,
+    read: f64,
+}
+
 impl Meter {
-    fn end(&mut self, fs: &FileSystem<Part>, name: &str, bytes: u64) {
-        let now_ns = fs.device().disk.now_ns();
+    fn end(&mut self, fs: &FileSystem<Part>, name: &str, bytes: u64, of: Option<f64>) {
+        let device = fs.device();
+        let now_ns = device.disk.now_ns();
         let ns = now_ns - self.begin_ns;
         let written = fs.device_bytes() - self.device_bytes;
+        let rate = (bytes > 0).then(|| rate(bytes, ns));
+        let share = rate.zip(of).map(|(rate, of)| rounded(rate / of, 1000.0));
         self.phases.push(json!({
             "phase": name,
             "bytes": bytes,
             "device_written_bytes": written,
+            "device_reads": device.reads - self.reads,
+            "device_reads_ns": device.reads_ns - self.reads_ns,
             "virtual_ns": ns,
-            "rate_mib_s": rate(bytes, ns),
+            "rate_mib_s": rate,
+            "share_of_raw": share,
         }));
         (self.begin_ns, self.device_bytes) = (now_ns, fs.device_bytes());
+        (self.reads, self.reads_ns) = (device.reads, device.reads_ns);
     }
 }
 
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
 fn rate(bytes: u64, ns: u64) -> f64 {
-    let rate = bytes as f64 / (1 << 20) as f64 / (ns as f64 / 1e9);
-    (rate * 10.0).round() / 10.0
+    rounded(bytes as f64 / (1 << 20) as f64 / (ns as f64 / 1e9), 10.0)
 }
 
 /// Runs an application; the answer has a line for each phase.
 pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     let part = || Part::new(run.profile.clone(), run.seed, run.zones, run.random);
-    let raw = raw_rate(part()?, run)?;
+    let raw = raw_rates(part()?, run)?;
     let make_options = MakeOptions {
         uuid: *b"simulated SAFS!!",
         label: [0; 64],
@@ -160,14 +202,16 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     let mut meter = Meter {
         begin_ns,
         device_bytes: 0,
+        reads: 0,
+        reads_ns: 0,
+        raw,
         phases: Vec::new(),
     };
-    meter.end(&fs, "mount", 0);
+    meter.end(&fs, "mount", 0, None);
     let capacity = u64::from(run.zones) * zone_bytes(&fs);
-    let share = if run.application == 1 {
-        capacity / 2
-    } else {
-        capacity / 4 * 3
+    let share = match run.application {
+        Application::Two => capacity / 4 * 3,
+        _ => capacity / 2,
     };
     let each = share / FILES as u64 / BLOCK as u64 * BLOCK as u64;
     let mut files = Vec::new();
@@ -175,32 +219,54 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
         files.push(create(&mut fs, number)?);
     }
     append(&mut fs, &files, each, &mut progress).map_err(failed)?;
-    meter.end(&fs, "append", each * FILES as u64);
-    if run.application == 1 {
-        read(&mut fs, &files, each).map_err(failed)?;
-        meter.end(&fs, "read", each * FILES as u64);
-    } else {
-        for number in 0..FILES {
-            remove(&mut fs, number, files[number])?;
-            files[number] = create(&mut fs, number)?;
-            append(&mut fs, &files[number..=number], each, &mut progress).map_err(failed)?;
-            meter.end(&fs, "replace", each);
+    meter.end(&fs, "append", each * FILES as u64, Some(raw.write));
+    match run.application {
+        Application::One => {
+            read(&mut fs, &files, each, &mut progress).map_err(failed)?;
+            meter.end(&fs, "read", each * FILES as u64, Some(raw.read));
+        }
+        Application::Two => {
+            for number in 0..FILES {
+                remove(&mut fs, number, files[number])?;
+                files[number] = create(&mut fs, number)?;
+                append(&mut fs, &files[number..=number], each, &mut progress).map_err(failed)?;
+                meter.end(&fs, "replace", each, Some(raw.write));
+            }
+        }
+        Application::Compaction => {
+            let alone = &files[1..2];
+            read(&mut fs, alone, each, &mut progress).map_err(failed)?;
+            meter.end(&fs, "read one", each, Some(raw.read));
+            fs.compact(false, |_| ()).map_err(failed)?;
+            meter.end(&fs, "compact", each * FILES as u64, None);
+            read(&mut fs, alone, each, &mut progress).map_err(failed)?;
+            meter.end(&fs, "read one compacted", each, Some(raw.read));
         }
     }
     for (number, ino) in files.into_iter().enumerate() {
         remove(&mut fs, number, ino)?;
     }
-    meter.end(&fs, "delete", 0);
+    meter.end(&fs, "delete", 0, None);
+    let sum = |key: &str| -> u64 {
+        let values = meter.phases.iter().filter_map(|phase| phase[key].as_u64());
+        values.sum()
+    };
+    let (bytes, ns) = (sum("bytes"), sum("virtual_ns"));
     let counters = fs.counters();
     let accepted = counters.accepted_bytes.max(1) as f64;
     Ok(json!({
         "drive": run.profile.name,
-        "application": run.application,
+        "application": format!("{:?}", run.application).to_lowercase(),
         "placement": format!("{:?}", run.options.placement).to_lowercase(),
         "zones": run.zones,
-        "raw_write_mib_s": raw,
+        "random_zones": run.random,
+        "seed": run.seed,
+        "raw_write_mib_s": meter.raw.write,
+        "raw_read_mib_s": meter.raw.read,
         "phases": meter.phases,
-        "amplification": (fs.device_bytes() as f64 / accepted * 1000.0).round() / 1000.0,
+        "seconds": rounded(ns as f64 / 1e9, 10.0),
+        "rate_mib_s": rate(bytes, ns),
+        "amplification": rounded(fs.device_bytes() as f64 / accepted, 1000.0),
         "zones_compacted": counters.compacted,
         "root_records": counters.roots,
     }))
@@ -210,24 +276,34 @@ fn zone_bytes(fs: &FileSystem<Part>) -> u64 {
     u64::from(fs.superblock().zone_blocks) * BLOCK as u64
 }
 
-/// The rate at which the same zones of the same drive take as many bytes with nothing in between.
-fn raw_rate(mut part: Part, run: &Run) -> Result<f64, String> {
-    let data = vec![0x5a; RAW_WRITE_BYTES];
+/// The rates at which the same zones of the same drive take and give half of their bytes in order.
+fn raw_rates(mut part: Part, run: &Run) -> Result<Raw, String> {
+    let mut data = vec![0x5a; RAW_WRITE_BYTES];
     let begin_ns = part.disk.now_ns();
     let mut bytes = 0;
+    let mut places = Vec::new();
     for zone in (run.random..run.zones / 2).map(ZoneId) {
         let report = part.zone(zone).ok_or("a zone is missing")?;
         let mut at = report.start;
         while at.0 < report.start.0 + report.capacity_sectors {
             part.write(at, &data)
                 .map_err(|error| format!("raw write: {error:?}"))?;
+            places.push(at);
             at.0 += RAW_WRITE_BYTES as u64 / SECTOR_BYTES;
             bytes += RAW_WRITE_BYTES as u64;
         }
     }
     part.flush()
         .map_err(|error| format!("raw flush: {error:?}"))?;
-    Ok(rate(bytes, part.disk.now_ns() - begin_ns))
+    let written_ns = part.disk.now_ns();
+    for at in places {
+        part.read(at, &mut data)
+            .map_err(|error| format!("raw read: {error:?}"))?;
+    }
+    Ok(Raw {
+        write: rate(bytes, written_ns - begin_ns),
+        read: rate(bytes, part.disk.now_ns() - written_ns),
+    })
 }
 
 fn create(fs: &mut FileSystem<Part>, number: usize) -> Result<Ino, String> {
@@ -246,36 +322,55 @@ fn remove(fs: &mut FileSystem<Part>, number: usize, ino: Ino) -> Result<(), Stri
         .map_err(|error| error.to_string())
 }
 
-/// One block to each file in turn. What one contains says where it belongs.
+/// One block to each file in turn. What one contains says where it belongs; it is one word repeated, of which the drive's
+/// model keeps only the word.
 fn append(
     fs: &mut FileSystem<Part>,
     files: &[Ino],
     each: u64,
     progress: &mut impl FnMut(u64),
 ) -> safs::Result {
-    let mut block = [0x11; BLOCK];
+    let mut block = [0; BLOCK];
     for at in (0..each).step_by(BLOCK) {
         for ino in files {
-            block[..8].copy_from_slice(&at.to_le_bytes());
-            block[8..16].copy_from_slice(&ino.0.to_le_bytes());
+            let word = word(*ino, at).to_le_bytes();
+            block
+                .chunks_exact_mut(8)
+                .for_each(|place| place.copy_from_slice(&word));
             fs.write(*ino, at, &block)?;
         }
         fs.tick(fs.device().disk.now_ns() as i64)?;
-        progress(files.len() as u64 * BLOCK as u64);
+        if at % PROGRESS_BYTES == 0 {
+            progress(files.len() as u64 * PROGRESS_BYTES);
+        }
     }
     fs.sync()
 }
 
-fn read(fs: &mut FileSystem<Part>, files: &[Ino], each: u64) -> safs::Result {
+/// What fills a file's block.
+fn word(ino: Ino, at: u64) -> u64 {
+    ino.0 << 48 | (at / BLOCK as u64 + 1)
+}
+
+/// One block of each file in turn.
+fn read(
+    fs: &mut FileSystem<Part>,
+    files: &[Ino],
+    each: u64,
+    progress: &mut impl FnMut(u64),
+) -> safs::Result {
     for at in (0..each).step_by(BLOCK) {
         for ino in files {
             let block = fs.read(*ino, at, BLOCK)?;
-            let is_right = block[..8] == at.to_le_bytes() && block[8..16] == ino.0.to_le_bytes();
-            if !is_right {
+            let word = word(*ino, at).to_le_bytes();
+            if block.len() != BLOCK || block.chunks_exact(8).any(|found| found != word) {
                 return Err(safs::Error::Invalid(
                     "what was read is not what was written",
                 ));
             }
+        }
+        if at % PROGRESS_BYTES == 0 {
+            progress(files.len() as u64 * PROGRESS_BYTES);
         }
     }
     Ok(())

@@ -131,22 +131,65 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Ok(false);
         }
         let free = self.zones.free();
+        self.retain()?;
+        self.seal_empty()?;
         if self.zones.iter().any(|(_, entry)| is_empty(entry)) {
             self.root_commit(false)?;
             if self.zones.free() > free {
                 return Ok(true);
             }
         }
-        if let Some(zone) = self.left_zones.pop() {
-            self.seal_logged(zone)?;
-            return Ok(true);
+        if let Some(victim) = self.victim(true) {
+            let before = self.writable_blocks();
+            unless_full(self.compact_zone(victim))?;
+            self.root_commit(false)?;
+            // What compaction opened for its outputs has room for the next zones' data.
+            if self.writable_blocks() > before {
+                return Ok(true);
+            }
         }
-        let Some(victim) = self.victim(true) else {
-            return Ok(false);
+        // What nobody writes may be a victim, too, if more is dead in it than its rest is worth. That ends: nothing dies
+        // here, and in what compaction writes everything lives.
+        let zone_bytes = self.zone_bytes();
+        let zones = &self.zones;
+        let is_worth = |zone: &ZoneId| {
+            let entry = zones.get(*zone);
+            entry.is_ok_and(|entry| {
+                let written = u64::from(entry.write_blocks) * BLOCK as u64;
+                let dead = written.saturating_sub(u64::from(entry.live_bytes));
+                dead * 100 >= zone_bytes * (100 - LIVE_MAX_PERCENT)
+            })
         };
-        unless_full(self.compact_zone(victim))?;
-        self.root_commit(false)?;
-        Ok(self.zones.free() > free)
+        match self.left_zones.iter().position(is_worth) {
+            Some(at) => {
+                let zone = self.left_zones.remove(at);
+                self.seal_logged(zone).map(|()| true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Zones that were left and hold nothing any more.
+    fn seal_empty(&mut self) -> Result {
+        let zones = &self.zones;
+        let holds = |zone: &ZoneId| zones.get(*zone).is_ok_and(|entry| entry.live_bytes > 0);
+        let (kept, empty) = self.left_zones.drain(..).partition(holds);
+        let empty: Vec<ZoneId> = empty;
+        self.left_zones = kept;
+        empty
+            .into_iter()
+            .try_for_each(|zone| self.seal_logged(zone))
+    }
+
+    /// Blocks of free zones, and of those that were left half written.
+    fn writable_blocks(&self) -> u64 {
+        let capacity = self.disk.geometry().capacity_blocks;
+        let left = self.left_zones.iter().chain(&self.shared_zone);
+        let room = |zone: &ZoneId| {
+            let entry = self.zones.get(*zone);
+            entry.map_or(0, |entry| u64::from(capacity - entry.write_blocks))
+        };
+        u64::from(self.zones.free()) * u64::from(capacity) + left.map(room).sum::<u64>()
     }
 
     /// The zone that compaction takes next: the oldest, or, if room is short, one that is much emptier.

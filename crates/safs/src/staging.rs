@@ -2,6 +2,7 @@
 //! A file's bytes that are not written yet, or only as a fragment.
 
 use crate::format::{Extent, BLOCK};
+use crate::read_ahead::Readers;
 use std::collections::BTreeMap;
 use zoned::ZoneId;
 
@@ -19,6 +20,10 @@ pub(crate) struct Staging {
     pub mtime_ns: i64,
     /// The zone that the file is written to past the log.
     pub stream: Option<ZoneId>,
+    /// When the oldest byte that waits was accepted, or before.
+    pub waits_since_ns: i64,
+    /// When blocks were written last.
+    pub advanced_ns: i64,
     /// Bytes accepted since the last fsync.
     pub since_sync: u64,
 }
@@ -57,8 +62,10 @@ impl Staging {
         (self.unlogged() + gap) as u64
     }
 
-    /// `blocks` blocks are written, and after them a fragment.
-    pub fn advance(&mut self, blocks: u32, tail: Option<Extent>) {
+    /// `blocks` blocks are written, and after them a fragment. What is left came after the last time, at the earliest.
+    pub fn advance(&mut self, blocks: u32, tail: Option<Extent>, now_ns: i64) {
+        self.waits_since_ns = self.waits_since_ns.max(self.advanced_ns);
+        self.advanced_ns = now_ns;
         self.bytes.drain(..blocks as usize * BLOCK);
         self.base += u64::from(blocks) * BLOCK as u64;
         if blocks > 0 || tail.is_some() {
@@ -90,8 +97,6 @@ impl Staging {
 pub(crate) struct Open {
     pub handles: u32,
     pub staging: Option<Staging>,
-    /// Where the last read ended.
-    pub read_end: u64,
-    /// Bytes read ahead, from that place on.
-    pub ahead: (u64, Vec<u8>),
+    /// Who reads it.
+    pub readers: Readers,
 }

@@ -33,6 +33,8 @@ pub enum Kind {
     Link = 6,
     /// Of inode 0: an inode without a name whose deletion is not finished.
     Orphan = 7,
+    /// Of inode 0: an inode with a retention.
+    Retain = 8,
     /// Of inode 0: a file whose end was not proven durable when the log was read after a crash.
     Unverified = 9,
 }
@@ -90,6 +92,11 @@ impl Key {
         Key::new(Ino(0), Kind::Unverified, &ino.0.to_be_bytes())
     }
 
+    /// The mark of a retention.
+    pub fn retain(ino: Ino) -> Key {
+        Key::new(Ino(0), Kind::Retain, &ino.0.to_be_bytes())
+    }
+
     /// The first key of a kind.
     pub fn first(ino: Ino, kind: Kind) -> Key {
         Key::new(ino, kind, &[])
@@ -138,6 +145,7 @@ impl fmt::Debug for Key {
             Some(4) => "order",
             Some(5) => "extent",
             Some(6) => "link",
+            Some(8) => "retain",
             Some(7) => "orphan",
             Some(9) => "unverified",
             _ => "?",

@@ -57,7 +57,9 @@ pub fn options(placement: Placement) -> Options {
         overlay_bytes: 96 << 10,
         node_cache_bytes: 256 << 10,
         header_cache_bytes: 64 << 10,
-        read_ahead_bytes: 256 << 10,
+        read_ahead_bytes: 512 << 10,
+        read_ahead_total_bytes: 1 << 20,
+        compaction_bytes: 128 << 10,
         ..Options::default()
     }
 }

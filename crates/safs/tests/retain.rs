@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ring files and ring directories: random appends for several times the disk's size, against what a model says must still
+//! be there. `SEED=n` replays one seed, `SEEDS=n` does the first n.
+
+mod common;
+
+use common::{assert_sound, device, made, options, Random};
+use safs::format::{FileType, Ino};
+use safs::{Error, FileSystem, Owner, Placement, Retention, XattrMode, RETAIN_ATTRIBUTE};
+use zoned::RamDevice;
+
+/// Sequential zones of the disk, 256 KiB each.
+const ZONES: u32 = 24;
+const ZONE_BYTES: u64 = 256 << 10;
+const DISK_BYTES: u64 = ZONES as u64 * ZONE_BYTES;
+const SECOND_NS: i64 = 1_000_000_000;
+
+struct Ring {
+    fs: FileSystem<RamDevice>,
+    random: Random,
+    now_ns: i64,
+    placement: Placement,
+}
+
+impl Ring {
+    fn new(seed: u64) -> Self {
+        println!("SEED={seed}");
+        let placement = if seed % 2 == 0 {
+            Placement::Log
+        } else {
+            Placement::Auto
+        };
+        Ring {
+            fs: FileSystem::mount(made(device(ZONES)), options(placement), 0).unwrap(),
+            random: Random::new(seed),
+            now_ns: 0,
+            placement,
+        }
+    }
+
+    fn create(&mut self, parent: Ino, name: &str, file_type: FileType) -> Ino {
+        self.fs
+            .create(parent, name.as_bytes(), file_type, Owner::default(), 0)
+            .unwrap()
+    }
+
+    fn retain(&mut self, ino: Ino, value: &str) {
+        self.fs
+            .set_xattr(ino, RETAIN_ATTRIBUTE, value.as_bytes(), XattrMode::Any)
+            .unwrap();
+    }
+
+    fn pass(&mut self, ns: i64) {
+        self.now_ns += ns;
+        self.fs.tick(self.now_ns).unwrap();
+    }
+
+    /// The power fails now and then, or somebody unmounts.
+    fn interrupt(&mut self) {
+        let device = match self.random.below(3) {
+            0 => {
+                self.fs.sync().unwrap();
+                self.fs.device().clone()
+            }
+            1 => {
+                let blank = made(device(ZONES));
+                let blank = FileSystem::mount(blank, options(self.placement), 0).unwrap();
+                std::mem::replace(&mut self.fs, blank).unmount().unwrap()
+            }
+            _ => return,
+        };
+        self.fs = FileSystem::mount(device, options(self.placement), self.now_ns).unwrap();
+        assert_sound(&mut self.fs, true);
+    }
+}
+
+/// What byte `at` of a file is.
+fn byte(at: u64) -> u8 {
+    (at / 13 % 251) as u8
+}
+
+fn bytes(from: u64, count: u64) -> Vec<u8> {
+    (from..from + count).map(byte).collect()
+}
+
+fn ring_file(seed: u64) {
+    let mut ring = Ring::new(seed);
+    let kept = ZONE_BYTES * (2 + ring.random.below(6));
+    let file = ring.create(Ino(1), "ring", FileType::Regular);
+    ring.retain(file, &format!("bytes={kept}"));
+    let mut written = 0;
+    while written < 3 * DISK_BYTES {
+        let count = 1 + ring.random.below(100_000);
+        ring.fs
+            .write(file, written, &bytes(written, count))
+            .unwrap();
+        written += count;
+        ring.pass(300_000_000);
+        let inode = ring.fs.attributes(file).unwrap();
+        assert!(
+            inode.head <= written.saturating_sub(kept),
+            "the newest {kept} bytes stay"
+        );
+        // A step, and what is larger than one: an extent of the largest turn.
+        let most = kept + ZONE_BYTES + count + (512 << 10);
+        assert!(
+            inode.stored <= most,
+            "{} bytes of {most} are stored",
+            inode.stored
+        );
+        if ring.random.below(30) == 0 {
+            let head = inode.head;
+            let from = head + ring.random.below(written - head);
+            let count = (written - from).min(50_000);
+            assert_eq!(
+                ring.fs.read(file, from, count as usize).unwrap(),
+                bytes(from, count)
+            );
+        }
+        if ring.random.below(60) == 0 {
+            ring.interrupt();
+            assert_eq!(ring.fs.attributes(file).unwrap().written, written);
+        }
+    }
+    assert_sound(&mut ring.fs, true);
+}
+
+fn ring_directory(seed: u64) {
+    let mut ring = Ring::new(seed);
+    let kept = ZONE_BYTES * (3 + ring.random.below(5));
+    let directory = ring.create(Ino(1), "ring", FileType::Directory);
+    let below = ring.create(directory, "below", FileType::Directory);
+    ring.retain(directory, &format!("bytes={kept}"));
+    let mut sizes: Vec<u64> = Vec::new();
+    let mut total = 0;
+    while total < 3 * DISK_BYTES {
+        let name = format!("part{}", sizes.len());
+        let file = ring.create(directory, &name, FileType::Regular);
+        let size = 1 + ring.random.below(200_000);
+        ring.fs.write(file, 0, &bytes(0, size)).unwrap();
+        sizes.push(size);
+        total += size;
+        ring.pass(SECOND_NS);
+        let entries = ring.fs.entries(directory, 0, 10_000).unwrap();
+        let mut left = entries.iter().filter(|entry| entry.ino != below);
+        // The newest that fit into what is kept, and no others.
+        let mut sum = 0;
+        let fits = |size: &&u64| {
+            sum += **size;
+            sum <= kept
+        };
+        let expected = sizes.iter().rev().take_while(fits).count().max(1);
+        for number in sizes.len() - expected..sizes.len() {
+            let entry = left.next().unwrap();
+            assert_eq!(entry.name, format!("part{number}").into_bytes());
+        }
+        assert_eq!(left.next(), None);
+        if ring.random.below(40) == 0 {
+            ring.interrupt();
+            let read = ring.fs.read(file, 0, size as usize).unwrap();
+            assert_eq!(read, bytes(0, size));
+        }
+    }
+    assert!(ring.fs.lookup(directory, b"below").is_ok());
+    assert_sound(&mut ring.fs, true);
+}
+
+fn seeds() -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("SEEDS").unwrap_or(6)).collect(),
+    }
+}
+
+#[test]
+fn a_ring_file_takes_three_times_the_disk_and_keeps_the_newest() {
+    seeds().into_iter().for_each(ring_file);
+}
+
+#[test]
+fn a_ring_directory_takes_three_times_the_disk_and_keeps_the_newest_files() {
+    seeds().into_iter().for_each(ring_directory);
+}
+
+#[test]
+fn what_is_older_than_said_goes() {
+    let mut ring = Ring::new(1);
+    let file = ring.create(Ino(1), "ring", FileType::Regular);
+    ring.retain(file, "seconds=60");
+    for number in 0..10u64 {
+        ring.fs
+            .write(file, number * 65536, &bytes(number * 65536, 65536))
+            .unwrap();
+        ring.fs.fsync(file).unwrap();
+        ring.pass(10 * SECOND_NS);
+    }
+    let head = ring.fs.attributes(file).unwrap().head;
+    // Written at 0, 10, … 90 s; it is 100 s: those before 40 s are gone.
+    assert_eq!(head, 4 * 65536);
+    assert_eq!(ring.fs.read(file, head, 65536).unwrap(), bytes(head, 65536));
+}
+
+#[test]
+fn a_retention_is_kept_with_the_disk_ends_with_its_attribute_and_is_refused_if_it_says_nothing() {
+    let mut ring = Ring::new(0);
+    let directory = ring.create(Ino(1), "ring", FileType::Directory);
+    for wrong in ["", "bytes=", "bytes=1 hours=2", "to=/x"] {
+        let set = ring.fs.set_xattr(
+            directory,
+            RETAIN_ATTRIBUTE,
+            wrong.as_bytes(),
+            XattrMode::Any,
+        );
+        assert!(matches!(set, Err(Error::Invalid(_))), "{wrong}");
+    }
+    let said = "bytes=1000 seconds=5 to=/a directory/of the host";
+    ring.retain(directory, said);
+    assert_eq!(Retention::parse(said.as_bytes()).unwrap().encode(), said);
+    for name in ["a", "b"] {
+        let file = ring.create(directory, name, FileType::Regular);
+        ring.fs.write(file, 0, &[1; 5000]).unwrap();
+    }
+    let device = ring.fs.unmount().unwrap();
+    let mut fs = FileSystem::mount(device, options(Placement::Log), 5).unwrap();
+    // With a target nothing goes by itself.
+    fs.tick(100 * SECOND_NS).unwrap();
+    let spent = fs.spent().unwrap();
+    assert_eq!(spent.len(), 1);
+    assert_eq!(spent[0].target.as_deref(), Some("/a directory/of the host"));
+    assert!(fs.lookup(directory, b"a").is_ok());
+    fs.forget(&spent[0]).unwrap();
+    assert_eq!(fs.lookup(directory, b"a"), Err(Error::NotFound));
+    fs.remove_xattr(directory, RETAIN_ATTRIBUTE).unwrap();
+    assert_eq!(fs.spent().unwrap(), []);
+    assert_sound(&mut fs, true);
+}
