@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
         "With the 8 GiB that were chosen on the conventional disk (e18), and nothing else changed, what the drive is"
         " given to write is Table 4's within a few percent, and the speed-ups on the two other Seagate drives are"
         " Figure 13's. With 16 GiB the persistent cache of the ST8000AS0002 never fills. Not explained: why the paper's"
-        " host held so little back; and the WD40NMZW, whose translation nobody has published, gains hardly anything here."
+        " host held so little back; and the WD40NMZW, whose translation nobody has published, hardly gains."
     ),
     claims=(*claims_with(PAPER_GIB), *claims_with(TABLE_3_GIB)),
 )
