@@ -85,7 +85,8 @@ RELOG = (job.write(f"{stress.STATISTICS}/relog", "4096"), job.sleep(0.01))
 
 
 def reuse_while_demoting(bench: Bench) -> None:
-    reuse_while(bench, "demoted", *DEMOTE)
+    # A demotion takes a 64th of the log at a time.
+    reuse_while(bench, "demoted", *DEMOTE[:1] * 8, *DEMOTE)
 
 
 def reuse_while_relogging(bench: Bench) -> None:
