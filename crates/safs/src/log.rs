@@ -304,7 +304,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         is_log: bool,
     ) -> Result<u32> {
         let entry = *self.zones.get(zone)?;
-        debug_assert_eq!(entry.write_blocks, block, "INV-S1");
+        // INV-S1; only a damaged image names another place.
+        if entry.write_blocks != block {
+            let reason = format!(
+                "a segment at block {block}, but {} are written",
+                entry.write_blocks
+            );
+            return Err(Error::corrupt(format!("zone {}", zone.0), reason));
+        }
         let named = if is_log { self.log.next } else { None };
         let next_zone = named.unwrap_or(NO_ZONE);
         let next_epoch = match named {
