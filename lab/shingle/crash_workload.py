@@ -153,7 +153,7 @@ _ALL = (
     Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA, journal_mib=8),
     Workload(
         "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=8, made_mib=24,
-        disk_mib=48, may_refuse="the log holds another superblock; mount without journal_lazy",
+        disk_mib=48, may_refuse="the log holds another superblock, run e2fsck first",
     ),
     Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps),
     Workload("cleaner", "much is live in a full log, with each of the cleaner's policies", "xattr", _cleaner),

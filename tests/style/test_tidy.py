@@ -81,10 +81,14 @@ def test_patches_have_at_most_three_lines_of_context(patch: Path) -> None:
 
 def test_every_record_of_an_experiment_has_its_file() -> None:
     known = experiment.names()
-    # The crash explorer is no experiment, and its records are its own.
-    for path in sorted(set((ROOT / "results").glob("*.jsonl")) - {ROOT / "results/crash.jsonl"}):
+    of_experiments = set((ROOT / "results").glob("e[0-9]*.jsonl"))
+    for path in sorted(of_experiments):
         for each in record.read(path):
             assert each["experiment"] in known, path.name
+    # Others have records of their own, and the page that describes them is named.
+    described = (ROOT / "results/README.md").read_text()
+    for path in sorted(set((ROOT / "results").glob("*.jsonl")) - of_experiments):
+        assert f"`{path.name}`" in described, path.name
 
 
 def test_every_experiment_says_its_claim() -> None:
