@@ -92,8 +92,13 @@ def rust_version() -> str:
     return process.run(["rustc", "-vV"], what="rustc -vV", limit_s=60, cwd=ROOT)
 
 
+_PROGRAMS = ("shingle-drive", "guest", "load")
+_OTHERS = ("shingle-probe", "shingle-crash", "safs")
+
+
 def crates_key() -> str:
     key = ContentKey(f"crates {_RECIPE_VERSION}").text("rustc", rust_version())
+    key.text("programs", " ".join((*_PROGRAMS, *_OTHERS)))
     return key.tree(ROOT, _crate_sources()).hexdigest()
 
 
@@ -131,9 +136,7 @@ def cargo() -> Iterator[dict[str, str]]:
 
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
-    programs = ("shingle-drive", "guest", "load")
-    others = ("shingle-probe", "shingle-crash", "safs")
-    crates = Crates(*(stored / name for name in (*programs, "shingle_drive.o", *others)))
+    crates = Crates(*(stored / name for name in (*_PROGRAMS, "shingle_drive.o", *_OTHERS)))
     if stored.exists():
         used(stored)
         return crates
@@ -150,7 +153,7 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
             env=environment,
         )
         with stored_at(stored) as part:
-            for name in (*programs, *others):
+            for name in (*_PROGRAMS, *_OTHERS):
                 shutil.copy2(target / "release" / name, part / name)
             process.run(
                 [ROOT / "crates/drive-abi/build-object.sh", part / "shingle_drive.o"],
