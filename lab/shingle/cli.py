@@ -605,6 +605,7 @@ def torture_command(
             built = build.everything(build.SMP if on_smp else "sanitize", progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
+        began = time.monotonic()
         with progress.task("torture") as tell:
             if emulated:
                 series = smp.series(system, lives, seed, mix=mix, tell=tell)
@@ -616,7 +617,7 @@ def torture_command(
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
                     torture.write_record(record_file, life, kernel, seed, processors=processors)
-    seconds, total = sum(life.seconds for life in done), sum(life.operations for life in done)
+    seconds, total = time.monotonic() - began, sum(life.operations for life in done)
     out.print(
         f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
         f"nothing differed, no complaint; seed {seed}",

@@ -23,7 +23,7 @@ from shingle.console import diagnose
 from shingle.failure import Failure
 from shingle.paths import run_directory
 from shingle.progress import SILENT, Progress
-from shingle.torture import FSX_SHARE, POLICIES, STRESS, Life, assert_clean, operations_of
+from shingle.torture import FSX_SETTINGS, FSX_SHARE, POLICIES, STRESS, Life, assert_clean, operations_of
 
 PROCESSORS = 4
 _DISK_BYTES = 1 << 30
@@ -93,7 +93,7 @@ def composed(built: build.Built) -> Callable[[Path], System]:
 
 
 def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
-    return replace(guest, cpus=PROCESSORS, extra={STRESS.name: STRESS.read_bytes()})
+    return replace(guest, cpus=PROCESSORS, extra={path.name: path.read_bytes() for path in (STRESS, FSX_SETTINGS)})
 
 
 def series(

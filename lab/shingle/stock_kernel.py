@@ -63,7 +63,9 @@ class Kernel:
 
     @property
     def modules(self) -> Path:
-        return self.folder / "lib/modules" / self.name
+        # Debian 13 has them below /usr.
+        usr = self.folder / "usr/lib/modules" / self.name
+        return usr if usr.is_dir() else self.folder / "lib/modules" / self.name
 
 
 def version() -> str:

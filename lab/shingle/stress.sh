@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# stress.sh FOLDER NAME SEED MIX FSX: in the machine, on /mnt, with the programs load and fsx in FOLDER: four threads that
-# do MIX operations each below /mnt/NAME, held against a model, and two processes of FSX operations each on a file.
+# stress.sh FOLDER NAME SEED MIX FSX: in the machine, on /mnt, with the programs load and fsx in FOLDER and fsx.toml beside
+# this file: four threads that do MIX operations each below /mnt/NAME, held against a model, and two processes of FSX
+# operations each on a file.
 # Meanwhile the caches are dropped, and journal_lazy is told to move blocks home and to log them again, if it can be told.
 folder=$1 name=$2 seed=$3 mix=$4 fsx=$5
 set -- /sys/fs/ext4*/*/journal_lazy
@@ -18,15 +19,20 @@ disturb() {
 	done
 }
 
+# fsx leaves what it maps for reading mapped, so each process does a part only.
 exercise() {
-	[ "$fsx" = 0 ] && return
 	file=/mnt/$name.fsx$1
-	"$folder/fsx" -N "$fsx" -S $((seed + $1)) -P /run "$file" >"/run/$name.$1" 2>&1 || {
-		echo "fsx -N $fsx -S $((seed + $1)) failed:"
-		tail -n 20 "/run/$name.$1"
-		return 1
-	}
-	rm "$file" "/run/$name.$1"
+	left=$fsx own=$((seed + $1))
+	while [ "$left" -gt 0 ]; do
+		count=$((left < 5000 ? left : 5000))
+		"$folder/fsx" -f "${0%/*}/fsx.toml" -N "$count" -S "$own" -P /run "$file" >"/run/$name.$1" 2>&1 || {
+			echo "fsx -N $count -S $own failed:"
+			tail -n 20 "/run/$name.$1"
+			return 1
+		}
+		left=$((left - count)) own=$((own + 2))
+	done
+	rm -f "$file" "/run/$name.$1"
 }
 
 disturb &

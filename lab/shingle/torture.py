@@ -20,13 +20,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from shingle import build, drive, fsx, job, machine
+from shingle import build, drive, fsx, job, machine, process
 from shingle.failure import Failure
 from shingle.paths import run_directory
 
 STRESS = Path(__file__).with_name("stress.sh")
+FSX_SETTINGS = STRESS.with_name("fsx.toml")
 BLOCK_SIZES = (1024, 4096)
 POLICIES = ("watermarks", "fixed", "off")
 STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
@@ -36,8 +38,10 @@ _MEMORY_MIB = 512
 _LIFE_LIMIT_S = 1800.0
 _E2FSCK_LIMIT_S = 300.0
 _THREADS, _PROCESSES = 4, 2
+# Lines of what a stress that failed had said.
+_HEARD = 30
 # fsx does so many operations while the threads of the mix do one.
-FSX_SHARE = 8
+FSX_SHARE = 40
 _LEAKS = "/sys/kernel/debug/kmemleak"
 _LEAK_HEAD = re.compile(r"^unreferenced object", re.MULTILINE)
 
@@ -142,16 +146,27 @@ class Series:
         return seed, policy, steps
 
     def live(self, number: int) -> Life:
+        try:
+            return self._live(number)
+        except Failure as failure:
+            place = f"life {number} with blocks of {self._block_bytes}, seed {self._seed}, --mix {self._mix}"
+            raise Failure(f"{place}: {failure}", detail=failure.detail) from None
+
+    def _live(self, number: int) -> Life:
         began = time.monotonic()
         seed, policy, steps = self._steps(number)
         out, after = self._folder / f"{number}.out", self._folder / f"{number + 1}.drive"
         out.mkdir()
         boot = machine.Boot(
             steps=tuple(steps), drive=self._disk, save=after, seed=seed, memory_mib=_MEMORY_MIB,
-            host_limit_s=_LIFE_LIMIT_S, files=(STRESS, self._built.crates.load, fsx.program()),
+            host_limit_s=_LIFE_LIMIT_S, files=(STRESS, FSX_SETTINGS, self._built.crates.load, fsx.program()),
             kernel_arguments=("kmemleak=on",) if self._leaks else (),
         )  # fmt: skip
-        outcome = machine.run(self._built.machine, boot, out)
+        try:
+            outcome = machine.run(self._built.machine, boot, out)
+        except Failure as failure:
+            heard = [line for path in sorted(out.glob("*.txt")) for line in path.read_text().splitlines()[-_HEARD:]]
+            raise Failure(str(failure), detail=[*heard, *failure.detail], status=failure.status) from None
         said = [str(step.extra["text"]) for step in outcome.steps if step.do == "read"]
         if self._leaks and _LEAK_HEAD.search(said[-1]):
             raise Failure("memory leaked.", detail=said[-1].splitlines()[:30])
@@ -172,7 +187,7 @@ def series(
     built: build.Built, operations: int, seed: int, *, mix: int, block_sizes: tuple[int, ...] = BLOCK_SIZES,
     leaks: bool = True, tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
-    """Lives until so many operations are done, a volume of each block size in turn."""
+    """Lives until so many operations are done, a volume of each block size side by side."""
     with tempfile.TemporaryDirectory(prefix="shingle-torture-", dir=run_directory()) as name:
         volumes = []
         for block_bytes in block_sizes:
@@ -181,13 +196,9 @@ def series(
             volumes.append(Series(built, seed, block_bytes, mix, folder, leaks))
         done, number = 0, 0
         while done < operations:
-            for volume, block_bytes in zip(volumes, block_sizes, strict=True):
-                tell(f"{done:,} of {operations:,} operations; life {number} with blocks of {block_bytes}")
-                try:
-                    life = volume.live(number)
-                except Failure as failure:
-                    place = f"life {number} with blocks of {block_bytes}, seed {seed}, --mix {mix}"
-                    raise Failure(f"{place}: {failure}", detail=failure.detail) from None
+            tell(f"{done:,} of {operations:,} operations; life {number}")
+            tasks = [partial(volume.live, number) for volume in volumes]
+            for life in process.in_parallel(tasks, width=len(tasks)):
                 done += life.operations
                 yield life
             number += 1

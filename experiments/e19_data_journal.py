@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What it would bring to keep data in the log too: small synced overwrites with data=ordered, with data=journal, and
+the same blocks appended to a file.
+
+journal_lazy refuses data=journal (docs/decisions/0005). Stock ext4 sends journalled data home at each fsync, so it pays
+twice. A log that kept the data would write what the append writes, in one stream, and its index with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shingle import drive, fs, job, run, workload
+from shingle.experiment import Expectation, Experiment
+from shingle.record import Record, cell
+
+DRIVE, STOCK = "st8000as0002", "ext4-10g"
+PREPARE, OVERWRITE = "Prepare", "OverwriteSynced"
+ORDERED, JOURNALLED, APPENDED = STOCK, f"{STOCK}-data", f"{STOCK}-appended"
+# At scale 1.
+SPAN_BYTES, COUNT, FSYNC_EVERY, BLOCK_BYTES = 16 << 30, 200_000, 16, 4096
+MEMORY_MIB = 6 << 10
+# ext4 heeds a file's flag +j only without delayed allocation.
+FLAG_COUNTS = "nodelalloc"
+
+
+@dataclass(frozen=True)
+class Synced(workload.Plan):
+    """A file written from front to back; then 4 KiB blocks, 16 to an fsync, at random places of it or appended."""
+
+    # Of the file: `chattr +j`.
+    journalled: bool = False
+    append: bool = False
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return (PREPARE, OVERWRITE, workload.UNMOUNT)
+
+    def steps(self) -> list[job.Step]:
+        scale = self.scales[OVERWRITE]
+        span, count = round(SPAN_BYTES * scale) >> 20 << 20, round(COUNT * scale)
+        file = f"{job.MOUNT_POINT}/random"
+        flag = [job.run(["/usr/bin/chattr", "+j", file])] if self.journalled else []
+        where = ["--rw=write", f"--filename={file}.log"] if self.append else ["--rw=randwrite", f"--filename={file}"]
+        size = count * BLOCK_BYTES if self.append else span
+        fio = [
+            "/usr/bin/fio", "--name=synced", *where, f"--bs={BLOCK_BYTES}", f"--size={size}",
+            f"--io_size={count * BLOCK_BYTES}", f"--fsync={FSYNC_EVERY}", f"--randseed={self.seed}",
+            "--fallocate=none", "--overwrite=0", "--ioengine=sync", "--thread",
+        ]  # fmt: skip
+        clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
+        return [
+            job.load("sequential_write", {"path": "random", "length_bytes": span}, phase=PREPARE),
+            job.sync(),
+            job.drop_caches(),
+            clean,
+            *flag,
+            job.run(fio, stdout="fio.txt", phase=OVERWRITE),
+            clean,
+            job.umount(phase=workload.UNMOUNT),
+            clean,
+        ]
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = Synced((OVERWRITE,), {OVERWRITE: scale}, seed)
+    stock = fs.find(STOCK)
+    cells = (
+        (stock, plan),
+        (replace(stock, name=JOURNALLED, options=FLAG_COUNTS), replace(plan, journalled=True)),
+        (replace(stock, name=APPENDED), replace(plan, append=True)),
+    )
+    return [run.Run(drive.find(DRIVE), variant, each, memory_mib=MEMORY_MIB) for variant, each in cells]
+
+
+def spent_s(records: Sequence[Record], file_system: str, phase: str) -> float:
+    """Run time plus the time that the drive then takes to clean up."""
+    found = cell(records, file_system, phase)
+    return float(found["virtual_s"]) + float(found["cleaning_s"])
+
+
+EXPERIMENT = Experiment(
+    name="e19-data-journal",
+    claim="a log that kept data would make small synced overwrites several times faster on drive-managed disks",
+    source="FAST'17, section 3 (data=ordered), extended",
+    runs=runs,
+    phases=(OVERWRITE, workload.UNMOUNT),
+    expectations=(
+        Expectation(
+            "appended, the blocks take less than a third of the time",
+            lambda records: spent_s(records, APPENDED, OVERWRITE) < spent_s(records, ORDERED, OVERWRITE) / 3,
+        ),
+        Expectation(
+            "with stock's data=journal, which sends all of it home, the sum is no better than data=ordered",
+            lambda records: (
+                sum(spent_s(records, JOURNALLED, phase) for phase in (OVERWRITE, workload.UNMOUNT))
+                > 0.9 * sum(spent_s(records, ORDERED, phase) for phase in (OVERWRITE, workload.UNMOUNT))
+            ),
+        ),
+    ),
+)  # fmt: skip
