@@ -12,9 +12,9 @@ echo $$ >/run/stress.pid
 disturb() {
 	while :; do
 		[ -e "$lazy/demote" ] && echo 300 >"$lazy/demote"
-		sleep 0.2
+		sleep 0.4
 		[ -e "$lazy/relog" ] && echo 150 >"$lazy/relog"
-		sleep 0.2
+		sleep 0.4
 		echo 3 >/proc/sys/vm/drop_caches
 	done
 }
@@ -24,7 +24,7 @@ exercise() {
 	file=/mnt/$name.fsx$1
 	left=$fsx own=$((seed + $1))
 	while [ "$left" -gt 0 ]; do
-		count=$((left < 5000 ? left : 5000))
+		count=$((left < 20000 ? left : 20000))
 		"$folder/fsx" -f "${0%/*}/fsx.toml" -N "$count" -S "$own" -P /run "$file" >"/run/$name.$1" 2>&1 || {
 			echo "fsx -N $count -S $own failed:"
 			tail -n 20 "/run/$name.$1"
