@@ -558,6 +558,7 @@ def status(path: Path, *, scan: bool, as_json: bool) -> int:
         journal = volume.journal_super()
         facts |= {"log": journal.state, "log_blocks": journal.blocks - journal.first, "journal_error": journal.error}
         if journal.state != "empty":
+            # debugfs 1.47 takes the tags of a log on another device for longer than they are, and counts nonsense.
             if scan and volume.external_journal is None:
                 log = parse_log(run(["debugfs", "-R", "logdump -a", path]), journal)
                 facts |= {"log_used": log.used, "copies": log.copies, "live_blocks": log.live, "cold_blocks": log.cold}
@@ -602,7 +603,9 @@ def _print_status(path: Path, volume: Volume, facts: dict[str, object]) -> None:
         say("live", f"{facts['live_blocks']} blocks, {float(str(facts['live_share'])):.0%} of what is used")
     elif "most_blocks" in facts:
         whole = int(str(facts["most_blocks"])) * volume.block_size
-        say("used", f"at most {size_text(whole)}; --scan reads the log and says how much")
+        apart = volume.external_journal is not None
+        more = "mounted, the kernel says how much" if apart else "--scan reads the log and says how much"
+        say("used", f"at most {size_text(whole)}; {more}")
     if "cold_blocks" in facts:
         say("cold", f"{facts['cold_blocks']} of them in the older half of it")
     if "policy" in facts:
