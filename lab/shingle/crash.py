@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -603,16 +605,14 @@ def explore(
     flush_ignored: bool = False,
     width: int = 2,
 ) -> Explored:
-    """So many distinct states, the same share for each workload, `width` rounds side by side."""
+    """So many distinct states, the same share for each workload, `width` rounds side by side.
+
+    A round has no more than what the cuts of its record leave; what is lacking then, the next seed gives.
+    """
     share = -(-states // len(workloads))
     tallies = {workload.name: Tally() for workload in workloads}
     lock = threading.Lock()
     began, cpu_before_s = time.monotonic(), _cpu_s()
-
-    def rounds(workload: Workload) -> Iterator[tuple[int, int]]:
-        count = max(1, -(-share // _PER_ROUND))
-        for number in range(count):
-            yield seed + number, -(-share // count)
 
     def one(workload: Workload, own_seed: int, count: int) -> None:
         start = time.monotonic()
@@ -626,12 +626,13 @@ def explore(
             wrong = sum(len(each.failures) for each in tallies.values())
             tell(f"{done} states, {done / (time.monotonic() - began):.1f}/s, {wrong} not as they should be")
 
-    tasks = []
-    # Of each workload a round, then of each another: what is stopped early has seen all.
-    for turn in zip(*(list(rounds(workload)) for workload in workloads), strict=True):
-        for workload, (own_seed, count) in zip(workloads, turn, strict=True):
-            tasks.append(lambda w=workload, s=own_seed, c=count: one(w, s, c))
-    process.in_parallel(tasks, width=width)
+    for own_seed in itertools.count(seed):
+        lacking = {each: share - tallies[each.name].states for each in workloads}
+        tasks = [partial(one, each, own_seed, min(count, _PER_ROUND)) for each, count in lacking.items() if count > 0]
+        process.in_parallel(tasks, width=width)
+        # A workload that brings nothing new with another seed has no more.
+        if not any(0 < share - tallies[each.name].states < count for each, count in lacking.items()):
+            break
     return Explored(tallies, time.monotonic() - began, _cpu_s() - cpu_before_s)
 
 
