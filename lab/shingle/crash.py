@@ -627,11 +627,11 @@ def explore(
             tell(f"{done} states, {done / (time.monotonic() - began):.1f}/s, {wrong} not as they should be")
 
     for own_seed in itertools.count(seed):
-        lacking = {each: share - tallies[each.name].states for each in workloads}
-        tasks = [partial(one, each, own_seed, min(count, _PER_ROUND)) for each, count in lacking.items() if count > 0]
+        lacking = [(each, share - tallies[each.name].states) for each in workloads]
+        tasks = [partial(one, each, own_seed, min(count, _PER_ROUND)) for each, count in lacking if count > 0]
         process.in_parallel(tasks, width=width)
         # A workload that brings nothing new with another seed has no more.
-        if not any(0 < share - tallies[each.name].states < count for each, count in lacking.items()):
+        if not any(0 < share - tallies[each.name].states < count for each, count in lacking):
             break
     return Explored(tallies, time.monotonic() - began, _cpu_s() - cpu_before_s)
 
