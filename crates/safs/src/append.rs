@@ -50,7 +50,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if staging.held() == 0 {
             (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
         }
-        staging.mtime_ns = now_ns;
+        (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
         staging.since_sync += bytes;
         if offset == staging.end() {
             staging.bytes.extend_from_slice(data);
@@ -87,6 +87,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut staging = Staging {
             base,
             mtime_ns: inode.mtime_ns,
+            ctime_ns: inode.ctime_ns,
             ..Staging::default()
         };
         if inode.written > base {
@@ -259,8 +260,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             let staging = self.staging(ino);
             let blocks = staging.ready_blocks().min(fits);
-            let (logical, old, mtime_ns) =
-                (staging.base / BLOCK as u64, staging.tail, staging.mtime_ns);
+            let (logical, old) = (staging.base / BLOCK as u64, staging.tail);
+            let (mtime_ns, ctime_ns) = (staging.mtime_ns, staging.ctime_ns);
             let bytes = blocks * BLOCK as u32;
             let mut draft = Draft::new(records_bytes, blocks as usize, 0);
             draft.records.push(&[Change::Data(DataRecord {
@@ -273,7 +274,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.write_segment(zone, block, draft, false)?;
             inode.written = logical * BLOCK as u64 + u64::from(bytes);
             inode.size = inode.size.max(inode.written);
-            (inode.mtime_ns, inode.ctime_ns) = (mtime_ns, mtime_ns);
+            (inode.mtime_ns, inode.ctime_ns) = (mtime_ns, inode.ctime_ns.max(ctime_ns));
             inode.stored += u64::from(bytes);
             let extent = blocks_at(zone, at, blocks, block);
             let mut batch = vec![
@@ -371,6 +372,14 @@ impl<D: ZonedDevice> FileSystem<D> {
                 ino,
                 with_tail: true,
             }])?;
+        }
+        let now_ns = self.now_ns;
+        if let Some(staging) = self
+            .files
+            .get_mut(&ino)
+            .and_then(|open| open.staging.as_mut())
+        {
+            staging.mtime_ns = now_ns;
         }
         let mut inode = self.inode(ino)?;
         inode.size = size;
