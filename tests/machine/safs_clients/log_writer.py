@@ -23,7 +23,7 @@ else:
     with open("/run/rotate.conf", "w") as conf:
         conf.write(f"{file} {{\n rotate {KEPT}\n nocompress\n {rotation}\n}}\n")
 for number in range(lines):
-    text = f"{number:08} ".ljust(LINE_BYTES - 1, "abcdefghij")
+    text = f"{number:08} " + "x" * (LINE_BYTES - 10)
     handler.emit(logging.makeLogRecord({"msg": text}))
     os.fsync(handler.stream.fileno())
     os.pwrite(note, f"{number:>12}\n".encode(), 0)
