@@ -325,6 +325,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.put_hole(ino, from, to)?;
             let staging = self.staging(ino);
             staging.base = to;
+            // What begins at a whole block is next now, and no zeros come before it.
+            staging.join();
         }
     }
 
@@ -645,5 +647,44 @@ pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) 
     batch.push(Change::Delete(key));
     if !extent.is_hole {
         batch.push(Change::Live(extent.zone, -i64::from(extent.bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::{FileType, BLOCK, ROOT_INO};
+    use crate::{make, FileSystem, MakeOptions, Options, Owner};
+    use zoned::RamDevice;
+
+    #[test]
+    fn what_lies_behind_a_gap_stays_wherever_it_begins() {
+        let block = BLOCK as u64;
+        for (before, at) in [
+            (0, 8 * block),
+            (10, 8 * block),
+            (10, 8 * block + 7),
+            (BLOCK, 9 * block),
+        ] {
+            let how = MakeOptions {
+                uuid: [7; 16],
+                label: [0; 64],
+                now_ns: 0,
+            };
+            let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+            let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
+            let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
+            let file = file.unwrap();
+            fs.open(file).unwrap();
+            fs.write(file, 0, &vec![1; before]).unwrap();
+            fs.write(file, at, b"behind").unwrap();
+            fs.release(file).unwrap();
+            let device = fs.unmount().unwrap();
+            let mut fs = FileSystem::mount(device, Options::default(), 2).unwrap();
+            let mut expected = vec![1; before];
+            expected.resize(at as usize, 0);
+            expected.extend(b"behind");
+            let found = fs.read(file, 0, expected.len() + 1).unwrap();
+            assert_eq!(found, expected, "{before} bytes, then some at {at}");
+        }
     }
 }
