@@ -174,7 +174,9 @@ def trees(bench: Bench, seed: int, files: int) -> None:
     ]
     done = boot(bench, variant, empty, steps)
     for one, other in [("tree", "tar"), ("tree", "rsync"), ("changed", "rsync-changed"), ("changed", "back")]:
-        expected, found = ([ast.literal_eval(line) for line in done.text(f"{name}.txt").splitlines()] for name in (one, other))
+        expected, found = (
+            [ast.literal_eval(line) for line in done.text(f"{name}.txt").splitlines()] for name in (one, other)
+        )
         assert len(expected) > files // 3
         assert found == expected, f"{other} is not {one}; seed {seed}"
     assert done.text("tree.txt") != done.text("changed.txt")
@@ -237,7 +239,9 @@ DISK_BYTES = 64 << 20
 KEPT_BYTES = 24 << 20
 
 
-def recorded(bench: Bench, record: str, disk_bytes: int, kept_bytes: int, **more: object) -> tuple[list[list[str]], Booted]:
+def recorded(
+    bench: Bench, record: str, disk_bytes: int, kept_bytes: int, **more: object
+) -> tuple[list[list[str]], Booted]:
     """Records into a ring directory; what is there after another mount: names and hashes."""
     variant = safs("1M")
     empty = bench.formatted(variant, capacity_bytes=disk_bytes).file
@@ -297,9 +301,7 @@ def test_ffmpeg_records_into_a_ring_three_times_the_disk(bench: Bench) -> None:
     )
     reference = bench.folder / "ring"
     reference.mkdir()
-    subprocess.run(
-        command.replace("CLIP", str(clip)).replace("RING", str(reference)).split(), check=True, timeout=300
-    )
+    subprocess.run(command.replace("CLIP", str(clip)).replace("RING", str(reference)).split(), check=True, timeout=300)
     written = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in sorted(reference.iterdir())]
     assert sum(path.stat().st_size for path in reference.iterdir()) > 3 * DISK_BYTES
     shutil.rmtree(reference)
