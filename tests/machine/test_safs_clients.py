@@ -288,7 +288,7 @@ def test_a_ring_of_segments_takes_three_times_the_disk(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_ffmpeg_records_into_a_ring_three_times_the_disk(bench: Bench) -> None:
-    """Half a minute of noise, repeated: real segments, a live playlist that is replaced, and a decoder that reads them."""
+    """Real segments, a live playlist that is replaced, and a decoder that reads what is kept."""
     needs("ffmpeg", "ffmpeg")
     clip = bench.folder / "clip.ts"
     noise = "testsrc2=size=640x360:rate=25,noise=alls=60:allf=t"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
+# ruff: noqa: PTH
 """log_writer.py FILE LINES NOTED ROTATION: a log of numbered lines, each synced, then noted where a power cut leaves it.
 
 ROTATION is `handler` (Python's own, which renames and creates), or logrotate's `create` or `copytruncate`.

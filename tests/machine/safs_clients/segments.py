@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
+# ruff: noqa: PTH
 """segments.py DIRECTORY FIRST COUNT PACKETS: MPEG-TS segments as a recorder writes them, of null packets that are numbered.
 
 segments.py list DIRECTORY: each segment's name and the hash of what is in it.

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""tree.py make DIRECTORY SEED FILES | change DIRECTORY SEED | list DIRECTORY: a tree of all kinds of files, and what is in it."""
+# ruff: noqa: PTH
+"""tree.py make DIRECTORY SEED FILES | change DIRECTORY SEED | list DIRECTORY.
+
+A tree of all kinds of files, and what is in it.
+"""
 
 import hashlib
 import os
