@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "stock_kernel" in item.keywords and not STOCK_KERNEL:
             item.add_marker(stock)
-        if "long" in item.keywords and "clients" in item.keywords:
+        if "clients" in item.keywords:
             if not CLIENTS:
-                item.add_marker(pytest.mark.skip(reason="long: only with `./shingle test --clients`"))
+                item.add_marker(pytest.mark.skip(reason="only with `./shingle test --clients`"))
         elif "long" in item.keywords and not LONG:
             item.add_marker(skip)
 

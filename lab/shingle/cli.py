@@ -330,7 +330,7 @@ def _phase_times(ran: Run, outcome: machine.Outcome) -> list[tuple[str, float, f
 @cli.command("test", epilog=_examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
 @click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
 @click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
-@click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others on SAFS, the long way.")
+@click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others, on SAFS.")
 @click.argument("names", nargs=-1)
 def test_command(sanitize: bool, stock_kernel: bool, clients: bool, names: tuple[str, ...]) -> None:
     """Check everything: style, types, units, the machine, the kernel.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH114, PTH115, PTH118, PTH120, PTH123, PTH208, PTH211
-"""log_writer.py FILE LINES NOTED ROTATION: a log of numbered lines, each synced, then noted where a power cut leaves it.
+# ruff: noqa: PTH118, PTH120, PTH123
+"""log_writer.py FILE LINES NOTED ROTATION: numbered lines, each synced, then noted where a power cut leaves it.
 
 ROTATION is `handler` (Python's own, which renames and creates), or logrotate's `create` or `copytruncate`.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH114, PTH115, PTH118, PTH120, PTH123, PTH208, PTH211
-"""segments.py DIRECTORY FIRST COUNT PACKETS: MPEG-TS segments as a recorder writes them, of null packets that are numbered.
+# ruff: noqa: PTH118, PTH123, PTH208
+"""segments.py DIRECTORY FIRST COUNT PACKETS: MPEG-TS segments as a recorder writes them, of numbered null packets.
 
 segments.py list DIRECTORY: each segment's name and the hash of what is in it.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH114, PTH115, PTH118, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH108, PTH114, PTH115, PTH118, PTH123, PTH211
 """tree.py make DIRECTORY SEED FILES | change DIRECTORY SEED | list DIRECTORY.
 
 A tree of all kinds of files, and what is in it.
