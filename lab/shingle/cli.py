@@ -330,13 +330,14 @@ def _phase_times(ran: Run, outcome: machine.Outcome) -> list[tuple[str, float, f
 @cli.command("test", epilog=_examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
 @click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
 @click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
+@click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others, on SAFS.")
 @click.argument("names", nargs=-1)
-def test_command(sanitize: bool, stock_kernel: bool, names: tuple[str, ...]) -> None:
+def test_command(sanitize: bool, stock_kernel: bool, clients: bool, names: tuple[str, ...]) -> None:
     """Check everything: style, types, units, the machine, the kernel.
 
     NAMES picks test files by a part of their name; what begins with a dash goes to pytest.
     """
-    sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel))
+    sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel, clients=clients))
 
 
 cli.add_command(drives_cli.drives)

@@ -47,12 +47,13 @@ def variants_for(files: Sequence[Path]) -> list[str]:
     return [variant for variant, word in words.items() if any(word in text for text in texts)]
 
 
-def main(names: Sequence[str], *, sanitize: bool, stock_kernel: bool = False) -> int:
+def main(names: Sequence[str], *, sanitize: bool, stock_kernel: bool = False, clients: bool = False) -> int:
     """Runs the tests in a pytest of their own and returns its status."""
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
-    files = select(wanted or (("stock_kernel",) if stock_kernel else ()), test_files())
+    only = (*(("stock_kernel",) if stock_kernel else ()), *(("safs_clients",) if clients else ()))
+    files = select(wanted or only, test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
         for variant in variants_for(files):
             build.everything(variant, progress=progress)
@@ -62,5 +63,7 @@ def main(names: Sequence[str], *, sanitize: bool, stock_kernel: bool = False) ->
         environment["SHINGLE_SANITIZE"] = "1"
     if stock_kernel:
         environment["SHINGLE_STOCK_KERNEL"] = "1"
+    if clients:
+        environment["SHINGLE_CLIENTS"] = "1"
     arguments = [*command, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

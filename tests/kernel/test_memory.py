@@ -52,3 +52,16 @@ def test_without_memory_for_the_map_the_volume_is_plain_ext4(bench: Bench) -> No
     assert "journal_lazy" not in mounts
     assert booted.text("manifest.txt") == kept.text("manifest.txt")
     bench.assert_clean(booted.saved_drive)
+
+
+def test_a_log_of_nine_million_blocks_takes_transactions(bench: Bench) -> None:
+    """What a descriptor costs is counted for the largest transaction, which is not a third of the log here."""
+    options = "lazy_itable_init=1,lazy_journal_init=1,nodiscard"
+    steps = [
+        job.run(["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-J", "size=9000", "-E", options, job.DEVICE]),
+        job.mount("ext4", "journal_lazy"),
+        job.load("makedirs", {"count": 50, "seed": 1}),
+        job.sync(),
+        job.umount(),
+    ]
+    stress.assert_no_complaint(bench.boot(steps, drive=bench.empty(capacity_bytes=24 << 30), memory_mib=1024))

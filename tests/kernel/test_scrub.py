@@ -13,7 +13,17 @@ import pytest
 from harness import Bench, Booted
 from kernel import stress
 from kernel.test_damage import COMMIT, DESCRIPTOR, LAST_TAG, REVOKE, SAME_UUID, Block, blocks_of
-from kernel.test_snapshots import LAZY, SYSFS, Log, crashed, formatted_64m, manifest, put, some_snapshots
+from kernel.test_snapshots import (
+    LAZY,
+    SYSFS,
+    Log,
+    crashed,
+    formatted_64m,
+    manifest,
+    put,
+    some_snapshots,
+    wrap_the_log,
+)
 from shingle import console, faults, job
 from shingle.drive import FormattedDrive
 
@@ -208,6 +218,22 @@ def test_what_is_lost_is_one_block_and_e2fsck_is_called_for(bench: Bench) -> Non
     mended = subprocess.run(["/sbin/e2fsck", "-fy", image], capture_output=True, text=True, check=False)
     assert mended.returncode in (0, 1), mended.stdout
     bench.assert_image_clean(image)
+
+
+def test_a_scrub_goes_on_in_a_log_that_went_round_meanwhile(bench: Bench) -> None:
+    """Where it stopped, there is another transaction now, or the middle of one."""
+    formatted = formatted_64m(bench)
+    scrubbed = stress.statistic("scrubbed_blocks")
+    steps: list[job.Step] = []
+    for lap in range(3):
+        steps += [*wrap_the_log("watermarks", 5 + lap), job.sleep(PAUSE_S), *committed(), job.sleep(2 * IDLE_S)]
+        steps += [scrubbed | {"phase": f"lap {lap}"}, *counted(), job.run(["/bin/rm", "-r", "/mnt/cold"]), job.sync()]
+    booted = bench.boot(bench.mounted(formatted, *steps, options=LAZY), drive=formatted.file, save=True)
+    stress.assert_no_complaint(booted)
+    values = stress.statistics(booted)
+    assert 0 < values["lap 0"] < values["lap 1"] < values["lap 2"], values
+    assert found(booted) == [(0, 0, 0)] * 3
+    assert "the tail is moved past it" not in booted.outcome.console
 
 
 def test_an_idle_disk_is_scrubbed_and_a_resting_one_is_not_woken(bench: Bench) -> None:

@@ -79,3 +79,12 @@ def test_what_the_stock_kernel_needs_is_asked_for_only_then(tmp_path: Path) -> N
     assert line.startswith(asked)
     # Where nothing of it is installed it asks for more.
     assert {"dkms", "qemu-system-x86"} <= set(line.removeprefix(asked).split())
+
+
+def test_what_the_clients_of_safs_need_is_asked_for_only_then(tmp_path: Path) -> None:
+    without(tmp_path, "ffmpeg", "rocksdb-tools")
+    program(tmp_path, "id", "echo 1000")
+    assert enter(tmp_path, "drives").returncode == 0
+    entered = enter(tmp_path, "test", "--clients")
+    assert entered.returncode == 2
+    assert {"ffmpeg", "rocksdb-tools"} <= set(entered.stderr.splitlines()[-1].split())

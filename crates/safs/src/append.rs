@@ -50,7 +50,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if staging.held() == 0 {
             (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
         }
-        staging.mtime_ns = now_ns;
+        (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
         staging.since_sync += bytes;
         if offset == staging.end() {
             staging.bytes.extend_from_slice(data);
@@ -87,6 +87,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut staging = Staging {
             base,
             mtime_ns: inode.mtime_ns,
+            ctime_ns: inode.ctime_ns,
             ..Staging::default()
         };
         if inode.written > base {
@@ -259,8 +260,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             let staging = self.staging(ino);
             let blocks = staging.ready_blocks().min(fits);
-            let (logical, old, mtime_ns) =
-                (staging.base / BLOCK as u64, staging.tail, staging.mtime_ns);
+            let (logical, old) = (staging.base / BLOCK as u64, staging.tail);
+            let (mtime_ns, ctime_ns) = (staging.mtime_ns, staging.ctime_ns);
             let bytes = blocks * BLOCK as u32;
             let mut draft = Draft::new(records_bytes, blocks as usize, 0);
             draft.records.push(&[Change::Data(DataRecord {
@@ -273,7 +274,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.write_segment(zone, block, draft, false)?;
             inode.written = logical * BLOCK as u64 + u64::from(bytes);
             inode.size = inode.size.max(inode.written);
-            (inode.mtime_ns, inode.ctime_ns) = (mtime_ns, mtime_ns);
+            (inode.mtime_ns, inode.ctime_ns) = (mtime_ns, inode.ctime_ns.max(ctime_ns));
             inode.stored += u64::from(bytes);
             let extent = blocks_at(zone, at, blocks, block);
             let mut batch = vec![
@@ -324,6 +325,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.put_hole(ino, from, to)?;
             let staging = self.staging(ino);
             staging.base = to;
+            // What begins at a whole block is next now, and no zeros come before it.
+            staging.join();
         }
     }
 
@@ -371,6 +374,14 @@ impl<D: ZonedDevice> FileSystem<D> {
                 ino,
                 with_tail: true,
             }])?;
+        }
+        let now_ns = self.now_ns;
+        if let Some(staging) = self
+            .files
+            .get_mut(&ino)
+            .and_then(|open| open.staging.as_mut())
+        {
+            staging.mtime_ns = now_ns;
         }
         let mut inode = self.inode(ino)?;
         inode.size = size;
@@ -636,5 +647,44 @@ pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) 
     batch.push(Change::Delete(key));
     if !extent.is_hole {
         batch.push(Change::Live(extent.zone, -i64::from(extent.bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::{FileType, BLOCK, ROOT_INO};
+    use crate::{make, FileSystem, MakeOptions, Options, Owner};
+    use zoned::RamDevice;
+
+    #[test]
+    fn what_lies_behind_a_gap_stays_wherever_it_begins() {
+        let block = BLOCK as u64;
+        for (before, at) in [
+            (0, 8 * block),
+            (10, 8 * block),
+            (10, 8 * block + 7),
+            (BLOCK, 9 * block),
+        ] {
+            let how = MakeOptions {
+                uuid: [7; 16],
+                label: [0; 64],
+                now_ns: 0,
+            };
+            let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+            let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
+            let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
+            let file = file.unwrap();
+            fs.open(file).unwrap();
+            fs.write(file, 0, &vec![1; before]).unwrap();
+            fs.write(file, at, b"behind").unwrap();
+            fs.release(file).unwrap();
+            let device = fs.unmount().unwrap();
+            let mut fs = FileSystem::mount(device, Options::default(), 2).unwrap();
+            let mut expected = vec![1; before];
+            expected.resize(at as usize, 0);
+            expected.extend(b"behind");
+            let found = fs.read(file, 0, expected.len() + 1).unwrap();
+            assert_eq!(found, expected, "{before} bytes, then some at {at}");
+        }
     }
 }

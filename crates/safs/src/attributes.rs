@@ -45,7 +45,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             inode.size = inode.size.max(staging.visible());
             inode.written = staging.end();
             inode.stored += staging.held();
-            inode.mtime_ns = inode.mtime_ns.max(staging.mtime_ns);
+            inode.mtime_ns = staging.mtime_ns;
+            inode.ctime_ns = inode.ctime_ns.max(staging.ctime_ns);
         }
         Ok(inode)
     }
@@ -154,5 +155,58 @@ pub(crate) fn check_name(name: &[u8]) -> Result {
     match name.len() {
         1..=NAME_MAX => Ok(()),
         _ => Err(Error::NameTooLong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::Owner;
+    use crate::{make, MakeOptions, Options};
+    use zoned::RamDevice;
+
+    fn with_file() -> (FileSystem<RamDevice>, Ino) {
+        let how = MakeOptions {
+            uuid: [7; 16],
+            label: [0; 64],
+            now_ns: 0,
+        };
+        let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+        let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
+        let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
+        (fs, file.unwrap())
+    }
+
+    fn times(fs: &mut FileSystem<RamDevice>, file: Ino) -> (i64, i64) {
+        let inode = fs.attributes(file).unwrap();
+        (inode.mtime_ns, inode.ctime_ns)
+    }
+
+    #[test]
+    fn times_are_the_same_before_and_after_bytes_are_logged() {
+        for mtime_ns in [20, 20_000] {
+            let (mut fs, file) = with_file();
+            fs.set_time(100);
+            fs.write(file, 0, b"written").unwrap();
+            assert_eq!(times(&mut fs, file), (100, 100));
+            fs.set_time(200);
+            let set = SetAttributes {
+                mtime_ns: Some(mtime_ns),
+                ..SetAttributes::default()
+            };
+            fs.set_attributes(file, set).unwrap();
+            assert_eq!(times(&mut fs, file), (mtime_ns, 200));
+            fs.fsync(file).unwrap();
+            assert_eq!(times(&mut fs, file), (mtime_ns, 200));
+            fs.set_time(300);
+            fs.write(file, 7, b"again").unwrap();
+            assert_eq!(times(&mut fs, file), (300, 300));
+            fs.set_time(400);
+            fs.truncate(file, 5000).unwrap();
+            assert_eq!(times(&mut fs, file), (400, 400));
+            let device = fs.unmount().unwrap();
+            let mut fs = FileSystem::mount(device, Options::default(), 500).unwrap();
+            assert_eq!(times(&mut fs, file), (400, 400));
+        }
     }
 }

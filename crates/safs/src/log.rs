@@ -271,7 +271,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         inode.written = staging.base + added;
         inode.size = inode.size.max(inode.written);
         inode.mtime_ns = staging.mtime_ns;
-        inode.ctime_ns = staging.mtime_ns;
+        inode.ctime_ns = inode.ctime_ns.max(staging.ctime_ns);
         batch.push(Change::Live(zone, added as i64));
         inode.stored += added;
         if let Some(old) = share.old {

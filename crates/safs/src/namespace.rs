@@ -9,6 +9,8 @@ use zoned::ZonedDevice;
 
 /// Keys that one batch removes at most when an inode is deleted.
 const REMOVE_MAX: usize = 256;
+/// The bit of permissions that is called set-group-ID.
+const SET_GROUP: u32 = 0o2000;
 
 /// Whose a new inode is, and what others may do with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         owner: Owner,
         rdev: u32,
     ) -> Result<Ino> {
-        let (batch, ino) = self.creation(parent, name, file_type, owner, rdev)?;
+        let (batch, ino, _) = self.creation(parent, name, file_type, owner, rdev)?;
         self.change(batch)?;
         self.maintain()?;
         Ok(ino)
@@ -89,9 +91,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         if target.is_empty() || target.len() >= VALUE_MAX {
             return Err(Error::NameTooLong);
         }
-        let (mut batch, ino) = self.creation(parent, name, FileType::Symlink, owner, 0)?;
+        let (mut batch, ino, mut inode) =
+            self.creation(parent, name, FileType::Symlink, owner, 0)?;
         batch.push(Change::Put(Key::link(ino), target.to_vec()));
-        let mut inode = new_inode(FileType::Symlink, owner, self.now_ns);
         (inode.size, inode.written) = (target.len() as u64, 0);
         batch.push(Change::Put(Key::inode(ino), inode.encode()));
         self.change(batch)?;
@@ -106,7 +108,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         file_type: FileType,
         owner: Owner,
         rdev: u32,
-    ) -> Result<(Vec<Change>, Ino)> {
+    ) -> Result<(Vec<Change>, Ino, Inode)> {
         self.reserve_change(false)?;
         let mut directory = self.live_directory(parent)?;
         if self.find(parent, name)?.is_some() {
@@ -117,6 +119,13 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.inodes += 1;
         let mut inode = new_inode(file_type, owner, self.now_ns);
         inode.rdev = rdev;
+        // A directory with this bit hands its group down, and the bit to directories.
+        if directory.permissions & SET_GROUP != 0 {
+            inode.gid = directory.gid;
+            if file_type == FileType::Directory {
+                inode.permissions |= SET_GROUP;
+            }
+        }
         if file_type == FileType::Directory {
             inode.parent = parent;
             inode.nlink = 2;
@@ -126,7 +135,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.add_entry(&mut batch, parent, &mut directory, name, ino, file_type);
         batch.push(Change::Put(Key::inode(parent), directory.encode()));
         batch.push(Change::Put(Key::inode(ino), inode.encode()));
-        Ok((batch, ino))
+        Ok((batch, ino, inode))
     }
 
     /// A directory that still has a name.
@@ -486,5 +495,48 @@ pub(crate) fn new_inode(file_type: FileType, owner: Owner, now_ns: i64) -> Inode
         flags: 0,
         rdev: 0,
         next_dirent: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{make, MakeOptions, Options};
+    use zoned::RamDevice;
+
+    #[test]
+    fn a_directory_with_the_set_group_bit_hands_its_group_down() {
+        let how = MakeOptions {
+            uuid: [7; 16],
+            label: [0; 64],
+            now_ns: 0,
+        };
+        let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+        let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
+        let owner = |permissions, gid| Owner {
+            permissions,
+            uid: 5,
+            gid,
+        };
+        let shared = fs.create(
+            ROOT_INO,
+            b"shared",
+            FileType::Directory,
+            owner(0o2775, 50),
+            0,
+        );
+        let shared = shared.unwrap();
+        let below = fs.create(shared, b"below", FileType::Directory, owner(0o755, 60), 0);
+        let file = fs.create(shared, b"file", FileType::Regular, owner(0o644, 60), 0);
+        let link = fs.symlink(shared, b"link", b"file", owner(0o777, 60));
+        let plain = fs.create(ROOT_INO, b"plain", FileType::Regular, owner(0o644, 60), 0);
+        let mut of = |ino: Result<Ino>| {
+            let inode = fs.attributes(ino.unwrap()).unwrap();
+            (inode.gid, inode.permissions)
+        };
+        assert_eq!(of(below), (50, 0o2755));
+        assert_eq!(of(file), (50, 0o644));
+        assert_eq!(of(link), (50, 0o777));
+        assert_eq!(of(plain), (60, 0o644));
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Staging {
     /// What was written behind a gap.
     pub gap: BTreeMap<u64, Vec<u8>>,
     pub mtime_ns: i64,
+    /// When bytes were accepted last; `mtime_ns` may be what a program set.
+    pub ctime_ns: i64,
     /// The zone that the file is written to past the log.
     pub stream: Option<ZoneId>,
     /// When the oldest byte that waits was accepted, or before.

@@ -1215,9 +1215,8 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	/* Whoever sees the table finds the journal in the list. */
 	smp_store_release(&mapping->a_ops, &lazy_aops);
 	mutex_unlock(&lazy_mutex);
-	journal->j_max_transaction_buffers =
-		jbd2_lazy_max_transaction(journal,
-					  journal->j_max_transaction_buffers);
+	/* Clears none: it computes all limits of a transaction anew. */
+	jbd2_journal_clear_features(journal, 0, 0, 0);
 	lazy_clean_start(lazy);
 	return 0;
 

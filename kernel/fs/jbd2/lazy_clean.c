@@ -188,6 +188,9 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			brelse(bh);
 		}
 		cond_resched();
+		/* A freeze waits for clean_mutex. */
+		if (READ_ONCE(lazy->clean_paused) || kthread_should_stop())
+			break;
 	}
 	atomic64_add(home, &lazy->swept);
 	return home;
@@ -436,6 +439,7 @@ static void lazy_clean(struct jbd2_lazy *lazy, bool idle)
 			more = lazy_clean_step(lazy, idle);
 		}
 		mutex_unlock(&lazy->clean_mutex);
+		try_to_freeze();
 		WRITE_ONCE(lazy->steps, lazy->steps + 1);
 		wake_up_all(&lazy->clean_done);
 		/* Idle work ends when there is other work. */
@@ -500,7 +504,10 @@ static int lazy_cleaner(void *arg)
 	bool idle;
 
 	set_freezable();
+	/* Reclaim may wait for a freeze, which waits for clean_mutex. */
+	memalloc_nofs_save();
 	while (!kthread_should_stop()) {
+		try_to_freeze();
 		wait_event_freezable_timeout(lazy->clean_wait,
 					     READ_ONCE(lazy->clean_wanted) ||
 					     kthread_should_stop(),

@@ -93,10 +93,12 @@ void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk, bool header)
 	struct lazy_scrub *scrub = &lazy->scrub;
 	journal_t *journal = lazy->journal;
 	unsigned long tail = journal->j_tail;
+	u32 distance;
 
 	atomic64_inc(&scrub->damaged);
-	if (!scrub->bad || lazy_log_distance(journal, tail, scrub->bad) <
-			   lazy_log_distance(journal, tail, log_blk))
+	/* One that the tail has passed meanwhile is no bound any more. */
+	if (!scrub->bad || !scrub_distance(lazy, scrub->bad, &distance) ||
+	    distance < lazy_log_distance(journal, tail, log_blk))
 		WRITE_ONCE(scrub->bad, log_blk);
 	/* It may be of a snapshot, which a mount would want. */
 	if (header)
@@ -121,6 +123,16 @@ void lazy_suspect(struct jbd2_lazy *lazy, unsigned long log_blk)
 
 /* ------------------------------------------------------------------------- */
 /* Reading                                                                    */
+
+/* Whether the tail is past what the scrub takes its place to be. */
+static bool scrub_overtaken(struct jbd2_lazy *lazy)
+{
+	unsigned long tail;
+	tid_t tid;
+
+	scrub_used(lazy, &tid, &tail);
+	return tid_gt(tid, lazy->scrub.tid);
+}
 
 /* Whether the tail has to pass a log block because of a newer one. */
 static bool scrub_passed_over(struct jbd2_lazy *lazy, u32 distance)
@@ -167,7 +179,7 @@ static void *scrub_take(struct jbd2_lazy *lazy, u32 wanted)
 	return lazy_reader_next(scrub->reader, wanted);
 }
 
-/* The copies behind a descriptor. */
+/* The copies behind a descriptor, until the tail passes them. */
 static void scrub_copies(struct jbd2_lazy *lazy, u32 wanted)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
@@ -182,6 +194,8 @@ static void scrub_copies(struct jbd2_lazy *lazy, u32 wanted)
 		void *data = scrub_take(lazy, max(wanted, tags));
 
 		lazy_tag_next(journal, scrub->descriptor, &at, &tag);
+		if (scrub_overtaken(lazy))
+			return;
 		csum = lazy_csum_of_tag(journal, scrub->tid, tag.csum);
 		/* Also of a bad copy, which is not to be taken for a good one. */
 		jmap_set_csum(&lazy->map, blk, tag.home, csum);
@@ -205,14 +219,17 @@ static void scrub_place(struct jbd2_lazy *lazy, tid_t tid,
 static bool scrub_find_place(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
-	unsigned long tail;
+	/*
+	 * What is being committed has no commit block yet.  Looked at before
+	 * the tail, so that it ends a transaction; the tail may pass it.
+	 */
+	unsigned long end = jmap_end(&lazy->map), tail;
 	tid_t tid;
 	u32 used = scrub_used(lazy, &tid, &tail), distance;
 
-	/* What is being committed has no commit block yet. */
-	used = min(used, lazy_log_distance(lazy->journal, tail,
-					   jmap_end(&lazy->map)));
-	if (!scrub->placed ||
+	distance = lazy_log_distance(lazy->journal, tail, end);
+	used = distance > used ? 0 : distance;
+	if (!scrub->placed || tid_gt(tid, scrub->tid) ||
 	    lazy_log_distance(lazy->journal, tail, scrub->blk) >= used)
 		scrub_place(lazy, tid, tail);
 	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
@@ -243,8 +260,8 @@ static bool scrub_slice(struct jbd2_lazy *lazy)
 
 		if (!lazy_block_valid(journal, data, &tid) ||
 		    tid != scrub->tid) {
-			bool found = scrub_report(lazy, blk, NULL,
-						  IS_ERR(data));
+			bool found = !scrub_overtaken(lazy) &&
+				scrub_report(lazy, blk, NULL, IS_ERR(data));
 
 			/* What follows it is not known. */
 			scrub->placed = found &&
@@ -264,6 +281,16 @@ static bool scrub_slice(struct jbd2_lazy *lazy)
 	return scrub->left;
 }
 
+static void scrub_end(struct jbd2_lazy *lazy)
+{
+	struct lazy_scrub *scrub = &lazy->scrub;
+
+	lazy_reader_free(scrub->reader);
+	kfree(scrub->descriptor);
+	scrub->reader = NULL;
+	scrub->descriptor = NULL;
+}
+
 static int scrub_begin(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
@@ -275,17 +302,10 @@ static int scrub_begin(struct jbd2_lazy *lazy)
 		scrub->descriptor = kmalloc(lazy->journal->j_blocksize,
 					    GFP_KERNEL);
 	memalloc_nofs_restore(nofs);
-	return scrub->reader && scrub->descriptor ? 0 : -ENOMEM;
-}
-
-static void scrub_end(struct jbd2_lazy *lazy)
-{
-	struct lazy_scrub *scrub = &lazy->scrub;
-
-	lazy_reader_free(scrub->reader);
-	kfree(scrub->descriptor);
-	scrub->reader = NULL;
-	scrub->descriptor = NULL;
+	if (scrub->reader && scrub->descriptor)
+		return 0;
+	scrub_end(lazy);
+	return -ENOMEM;
 }
 
 /* Whether somebody wants the cleaner to let go of clean_mutex. */
@@ -342,7 +362,8 @@ void lazy_scrub_before(struct jbd2_lazy *lazy, const struct lazy_item *items,
 		return;
 	used = scrub_used(lazy, &tid, &tail);
 	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
-	if (!scrub->placed || distance >= used || distance > near)
+	if (!scrub->placed || tid_gt(tid, scrub->tid) || distance >= used ||
+	    distance > near)
 		scrub_place(lazy, tid, tail);
 	while (scrub->placed && !scrub_interrupted(lazy) &&
 	       !READ_ONCE(lazy->clean_paused) &&
@@ -461,7 +482,7 @@ static void scrub_look_at(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	journal_t *journal = lazy->journal;
 	struct lazy_tag tag = {};
-	struct jmap_slot copy;
+	struct jmap_slot copy, after;
 	unsigned long now;
 	void *data;
 
@@ -471,8 +492,10 @@ static void scrub_look_at(struct jbd2_lazy *lazy, unsigned long log_blk)
 		return;
 	lazy_reader_seek(lazy->scrub.reader, log_blk, 1);
 	data = lazy_reader_next(lazy->scrub.reader, 1);
-	if (IS_ERR(data) || (copy.flags & JMAP_CHECKED &&
-			     lazy_csum(journal, data) != copy.csum))
+	if ((IS_ERR(data) || (copy.flags & JMAP_CHECKED &&
+			      lazy_csum(journal, data) != copy.csum)) &&
+	    jmap_copy_of(&lazy->map, tag.home, &now, &after) &&
+	    now == log_blk && after.csum == copy.csum)
 		scrub_report(lazy, log_blk, &tag, IS_ERR(data));
 	scrub_end(lazy);
 }

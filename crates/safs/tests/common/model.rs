@@ -100,10 +100,16 @@ impl Model {
         self.next += 1;
         let is_directory = matches!(content, Content::Directory(_));
         let nlink = if is_directory { 2 } else { 1 };
+        // Set-group-ID goes on to directories.
+        let handed_down = if is_directory {
+            self.nodes[&parent].permissions & 0o2000
+        } else {
+            0
+        };
         let node = Node {
             content,
             nlink,
-            permissions,
+            permissions: permissions | handed_down,
             xattrs: BTreeMap::new(),
         };
         self.nodes.insert(id, node);

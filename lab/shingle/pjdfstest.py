@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The POSIX conformance suite, as its registry has it, installed once into the cache."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from shingle import build
+from shingle.paths import cache, locked
+
+VERSION = "0.2.2"
+_LIMIT_S = 1800
+
+
+def installed() -> Path | None:
+    """The program, if it was installed before."""
+    binary = cache() / f"pjdfstest-{VERSION}" / "bin" / "pjdfstest"
+    return binary if binary.exists() else None
+
+
+def program() -> Path:
+    root = cache() / f"pjdfstest-{VERSION}"
+    with locked("pjdfstest"):
+        if installed() is None:
+            subprocess.run(
+                ["cargo", "install", "--quiet", "--locked", "--version", VERSION, "--root", str(root), "pjdfstest"],
+                env=build.cargo_environment(), timeout=_LIMIT_S, check=True,
+            )  # fmt: skip
+    return root / "bin" / "pjdfstest"
