@@ -16,7 +16,7 @@ from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
 DRIVE, WORKLOAD = "st8000as0002", "MakeDirs"
-# Parts of the experiment's scale: 800,000 directories at 1, of which half a million fill a million blocks.
+# Parts of the experiment's scale: the 800,000 directories at 1 fill 1.1 million blocks.
 PARTS = (0.1, 0.25, 0.5, 1.0)
 LAZY = "ext4-lazy"
 SMALL_MIB = 1024
