@@ -127,7 +127,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from shingle.figure import STYLE
+    from shingle.figure import STYLE, save
 
     own = tuned(records)
     looks = {"watermarks": ("#2e6f95", "o"), "fixed": ("#edae49", "s"), "stock ext4": ("#d1495b", "^")}
@@ -155,10 +155,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
             axes.set_xlabel("working set / log")
             axes.legend(fontsize=6)
         figure.tight_layout()
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(stem.with_name(f"{stem.name}.svg"), metadata={"Date": None, "Creator": None})
-        figure.savefig(stem.with_name(f"{stem.name}.png"), metadata={"Software": None}, dpi=150)
-        plt.close(figure)
+        save(figure, stem)
 
 
 def grown(records: Sequence[Record], name: str, statistic: str) -> int:

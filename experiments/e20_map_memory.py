@@ -18,8 +18,7 @@ from shingle.record import Record, cell
 DRIVE, WORKLOAD = "st8000as0002", "MakeDirs"
 # Parts of the experiment's scale: the 800,000 directories at 1 fill 1.1 million blocks.
 PARTS = (0.1, 0.25, 0.5, 1.0)
-LAZY = "ext4-lazy"
-SMALL_MIB = 1024
+LAZY, SMALL = "ext4-lazy", "ext4-lazy-1g"
 PAPER_ENTRY_BYTES = 66
 MOST_BYTES_PER_BLOCK = 20
 SYSFS = "/sys/fs/ext4/shd0/journal_lazy"
@@ -36,9 +35,8 @@ def counted(of: fs.FileSystem, name: str) -> fs.FileSystem:
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     large = fs.find(LAZY)
-    small = fs.ext4("small", "a journal of 1 GiB", SMALL_MIB, "journal_lazy")
     cells = [(part, counted(large, variant(part))) for part in PARTS]
-    cells.append((PARTS[0], counted(small, f"{LAZY}-1g")))
+    cells.append((PARTS[0], counted(fs.find(SMALL), SMALL)))
     made = []
     for part, each in cells:
         plan = workload.plan((WORKLOAD,), scale=scale * part, seed=seed)
@@ -64,7 +62,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from shingle.figure import STYLE
+    from shingle.figure import STYLE, save
 
     names = [variant(part) for part in PARTS]
     live = [statistic(records, name, "live_blocks") / 1e6 for name in names]
@@ -72,8 +70,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
         figure, axes = plt.subplots(figsize=(4.6, 3.0))
         axes.plot(live, [memory_mib(records, name) for name in names], color="#2e6f95", marker="o", ms=3,
                   label="journal_lazy, a log of 10 GiB")  # fmt: skip
-        one = f"{LAZY}-1g"
-        axes.plot([statistic(records, one, "live_blocks") / 1e6], [memory_mib(records, one)], color="#2e6f95",
+        axes.plot([statistic(records, SMALL, "live_blocks") / 1e6], [memory_mib(records, SMALL)], color="#2e6f95",
                   marker="s", ms=3, linestyle="", label="journal_lazy, a log of 1 GiB")  # fmt: skip
         axes.plot([0, live[-1]], [0, live[-1] * 1e6 * PAPER_ENTRY_BYTES / (1 << 20)], color="#d1495b", linestyle="--",
                   label=f"the paper's {PAPER_ENTRY_BYTES} bytes a live block")  # fmt: skip
@@ -83,10 +80,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=6)
         figure.tight_layout()
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(stem.with_name(f"{stem.name}.svg"), metadata={"Date": None, "Creator": None})
-        figure.savefig(stem.with_name(f"{stem.name}.png"), metadata={"Software": None}, dpi=150)
-        plt.close(figure)
+        save(figure, stem)
 
 
 EXPERIMENT = Experiment(
@@ -101,7 +95,7 @@ EXPERIMENT = Experiment(
             lambda records: all(
                 statistic(records, name, "memory_bytes")
                 <= MOST_BYTES_PER_BLOCK * statistic(records, name, "log_blocks")
-                for name in (*(variant(part) for part in PARTS), f"{LAZY}-1g")
+                for name in (*(variant(part) for part in PARTS), SMALL)
             ),
         ),
         Expectation(

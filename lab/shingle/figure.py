@@ -21,6 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from shingle import trace as traces
@@ -56,7 +57,6 @@ class Series:
 
 def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Path) -> tuple[Path, Path]:
     """Draws the runs side by side and writes `stem`.svg and `stem`.png."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             3,
@@ -88,10 +88,16 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
         names = [*_OPERATIONS, *_COLOURS]
         figure.legend([*lines, *dots], names, loc="lower center", ncols=len(names))
         figure.tight_layout(rect=(0, 0.04, 1, 0.97))
-        svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
-        figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
-        figure.savefig(png, metadata={"Software": None}, dpi=150)
-        plt.close(figure)
+        return save(figure, stem)
+
+
+def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """Writes `stem`.svg and `stem`.png, the same bytes for the same figure, and is done with it."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
+    figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
+    figure.savefig(png, metadata={"Software": None}, dpi=150)
+    plt.close(figure)
     return svg, png
 
 

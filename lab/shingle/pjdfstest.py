@@ -13,18 +13,13 @@ VERSION = "0.2.2"
 _LIMIT_S = 1800
 
 
-def installed() -> Path | None:
-    """The program, if it was installed before."""
-    binary = cache() / f"pjdfstest-{VERSION}" / "bin" / "pjdfstest"
-    return binary if binary.exists() else None
-
-
 def program() -> Path:
     root = cache() / f"pjdfstest-{VERSION}"
+    binary = root / "bin" / "pjdfstest"
     with locked("pjdfstest"):
-        if installed() is None:
+        if not binary.exists():
             subprocess.run(
                 ["cargo", "install", "--quiet", "--locked", "--version", VERSION, "--root", str(root), "pjdfstest"],
                 env=build.cargo_environment(), timeout=_LIMIT_S, check=True,
             )  # fmt: skip
-    return root / "bin" / "pjdfstest"
+    return binary

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Programs that people use, on SAFS in the machine: databases, backups, logs, recorders, and a POSIX suite.
 
-`./shingle test safs_clients` runs the small ones, `./shingle test --clients` installs all programs and runs the long
-ones too. A program that is missing is one sentence. docs/safs.md has the table of what they showed.
+`./shingle test --clients` installs the programs and runs them. docs/safs.md has the table of what they showed.
 """
 
 import ast
 import hashlib
-import os
 import random
 import re
 import shutil
@@ -24,15 +22,9 @@ from shingle.fs import FileSystem
 pytestmark = [pytest.mark.machine, pytest.mark.clients]
 
 PROGRAMS = Path(__file__).with_name("safs_clients")
-CLIENTS = os.environ.get("SHINGLE_CLIENTS") == "1"
 PYTHON = f"/usr/bin/python3 -I {job.OUT}"
 # The same line in both, for a shell: what was noted outlives the power cut.
 NOTED = f"{job.OUT}/noted"
-
-
-def needs(program: str, package: str) -> None:
-    if shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-        pytest.skip(f"{program} is missing: `./shingle test --clients` installs Debian's {package}")
 
 
 def safs(zone: str = "4M", options: str = "") -> FileSystem:
@@ -86,7 +78,6 @@ def assert_keys(text: str, at_least: int, replay: str) -> int:
 
 
 def rocksdb_after_a_cut(bench: Bench, seed: int, keys: int, requests: tuple[int, int]) -> None:
-    needs("db_bench", "rocksdb-tools")
     variant = safs()
     cut = random.Random(seed).randrange(*requests)
     replay = f"seed {seed}, cut at request {cut}"
@@ -122,14 +113,12 @@ def test_rocksdb_loses_nothing_synced_by_a_power_cut_or_a_kill(bench: Bench, see
     rocksdb_after_a_cut(bench, seed, keys=2000, requests=(1200, 5000))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_rocksdb_loses_nothing_synced_by_many_power_cuts(bench: Bench, seed: int) -> None:
     rocksdb_after_a_cut(bench, seed, keys=20_000, requests=(1200, 40_000))
 
 
 def test_rocksdb_loses_nothing_synced_when_the_server_is_killed(bench: Bench) -> None:
-    needs("db_bench", "rocksdb-tools")
     variant = safs()
     empty = bench.formatted(variant, capacity_bytes=1 << 30).file
     kill = "(sleep 3; kill -KILL $(pidof safs)) &"
@@ -151,7 +140,6 @@ def test_rocksdb_loses_nothing_synced_when_the_server_is_killed(bench: Bench) ->
 
 
 def trees(bench: Bench, seed: int, files: int) -> None:
-    needs("rsync", "rsync")
     variant = safs()
     empty = bench.formatted(variant, capacity_bytes=1 << 30).file
     tree = f"{PYTHON}/tree.py"
@@ -186,7 +174,6 @@ def test_tar_and_rsync_restore_a_tree_identical(bench: Bench) -> None:
     trees(bench, seed=1, files=60)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 15))
 def test_tar_and_rsync_restore_large_trees_identical(bench: Bench, seed: int) -> None:
     trees(bench, seed=seed, files=600)
@@ -196,8 +183,6 @@ def test_tar_and_rsync_restore_large_trees_identical(bench: Bench, seed: int) ->
 
 
 def log_after_a_cut(bench: Bench, rotation: str, seed: int, lines: int, requests: tuple[int, int]) -> None:
-    if rotation != "handler":
-        needs("logrotate", "logrotate")
     variant = safs()
     cut = random.Random(seed).randrange(*requests)
     replay = f"seed {seed}, cut at request {cut}"
@@ -224,7 +209,6 @@ def test_a_log_that_rotates_keeps_every_synced_line(bench: Bench, rotation: str,
     log_after_a_cut(bench, rotation, seed, lines=400, requests=(1150, 1850))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 20))
 @pytest.mark.parametrize("rotation", ["handler", "create", "copytruncate"])
 def test_logs_that_rotate_keep_every_synced_line_whenever_the_power_goes(
@@ -286,10 +270,8 @@ def test_a_ring_of_segments_takes_three_times_the_disk(bench: Bench) -> None:
     assert_newest(ring, written, sizes_of(done), KEPT_BYTES)
 
 
-@pytest.mark.long
 def test_ffmpeg_records_into_a_ring_three_times_the_disk(bench: Bench) -> None:
     """Real segments, a live playlist that is replaced, and a decoder that reads what is kept."""
-    needs("ffmpeg", "ffmpeg")
     clip = bench.folder / "clip.ts"
     noise = "testsrc2=size=640x360:rate=25,noise=alls=60:allf=t"
     make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", noise, "-t", "8", "-c:v", "mpeg2video", "-qscale:v", "2"]
@@ -315,9 +297,6 @@ def test_ffmpeg_records_into_a_ring_three_times_the_disk(bench: Bench) -> None:
 
 
 def test_posix_conformance_but_for_what_append_only_implies(bench: Bench) -> None:
-    suite = pjdfstest.program() if CLIENTS else pjdfstest.installed()
-    if suite is None:
-        pytest.skip(f"pjdfstest {pjdfstest.VERSION} is not installed: `./shingle test --clients` builds it, once")
     variant = safs(options="allow_other")
     empty = bench.formatted(variant, capacity_bytes=1 << 30).file
     run = f"{job.OUT}/pjdfstest -p /mnt -s /run -c"
@@ -330,7 +309,7 @@ def test_posix_conformance_but_for_what_append_only_implies(bench: Bench) -> Non
         shell(f"{run} /run/erofs.toml erofs", stdout="erofs.txt", may_fail=True),
         *unmounted(variant),
     ]
-    done = boot(bench, variant, empty, steps, files=(suite,))
+    done = boot(bench, variant, empty, steps, files=(pjdfstest.program(),))
     for name, least in (("all.txt", 380), ("erofs.txt", 10)):
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.text(name))
         summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed, .*", said)

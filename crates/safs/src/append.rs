@@ -653,8 +653,8 @@ pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) 
 #[cfg(test)]
 mod tests {
     use crate::format::{FileType, BLOCK, ROOT_INO};
-    use crate::{make, FileSystem, MakeOptions, Options, Owner};
-    use zoned::RamDevice;
+    use crate::testing::made;
+    use crate::{FileSystem, Options, Owner};
 
     #[test]
     fn what_lies_behind_a_gap_stays_wherever_it_begins() {
@@ -665,12 +665,7 @@ mod tests {
             (10, 8 * block + 7),
             (BLOCK, 9 * block),
         ] {
-            let how = MakeOptions {
-                uuid: [7; 16],
-                label: [0; 64],
-                now_ns: 0,
-            };
-            let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+            let device = made();
             let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
             let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
             let file = file.unwrap();

@@ -162,16 +162,12 @@ pub(crate) fn check_name(name: &[u8]) -> Result {
 mod tests {
     use super::*;
     use crate::namespace::Owner;
-    use crate::{make, MakeOptions, Options};
+    use crate::testing::made;
+    use crate::Options;
     use zoned::RamDevice;
 
     fn with_file() -> (FileSystem<RamDevice>, Ino) {
-        let how = MakeOptions {
-            uuid: [7; 16],
-            label: [0; 64],
-            now_ns: 0,
-        };
-        let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+        let device = made();
         let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
         let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
         (fs, file.unwrap())

@@ -31,6 +31,8 @@ mod repair;
 mod retain;
 mod space;
 mod staging;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod zone_calls;
 mod zones;

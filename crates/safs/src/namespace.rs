@@ -501,17 +501,12 @@ pub(crate) fn new_inode(file_type: FileType, owner: Owner, now_ns: i64) -> Inode
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{make, MakeOptions, Options};
-    use zoned::RamDevice;
+    use crate::testing::made;
+    use crate::Options;
 
     #[test]
     fn a_directory_with_the_set_group_bit_hands_its_group_down() {
-        let how = MakeOptions {
-            uuid: [7; 16],
-            label: [0; 64],
-            now_ns: 0,
-        };
-        let device = make(RamDevice::new(8, 30, 2048), how, |_| ()).unwrap();
+        let device = made();
         let mut fs = FileSystem::mount(device, Options::default(), 1).unwrap();
         let owner = |permissions, gid| Owner {
             permissions,

@@ -143,7 +143,8 @@ impl<D: ZonedDevice> FileSystem<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{make, MakeOptions, Options};
+    use crate::testing::made;
+    use crate::Options;
     use zoned::RamDevice;
 
     type Fs = FileSystem<RamDevice>;
@@ -158,12 +159,7 @@ mod tests {
 
     /// A directory with three files of two blocks and some bytes each.
     fn filled() -> (Fs, Ino, Vec<Ino>) {
-        let make_options = MakeOptions {
-            uuid: [7; 16],
-            label: [0; 64],
-            now_ns: 0,
-        };
-        let device = make(RamDevice::new(8, 30, 2048), make_options, |_| ()).unwrap();
+        let device = made();
         let mut fs = mounted(device);
         let owner = Owner::default();
         let directory = fs.create(ROOT_INO, b"directory", FileType::Directory, owner, 0);
