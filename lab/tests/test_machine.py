@@ -2,7 +2,6 @@
 """How runs end, against a script that ends in each of the ways."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,8 @@ def test_a_kernel_warning_fails_the_run(fake_machine: Machine, tmp_path: Path) -
 
 
 def test_a_hang_ends_at_the_host_limit_and_nothing_is_left_running(fake_machine: Machine, tmp_path: Path) -> None:
-    began = time.monotonic()
     failure = failure_of(fake_machine, tmp_path, boot("hang", host_limit_s=1.0))
     assert "did not finish within 1 s of host time" in str(failure)
-    assert time.monotonic() - began < 10
     assert not running_with(str(tmp_path))
 
 

