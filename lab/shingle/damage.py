@@ -42,6 +42,8 @@ _NO_REASON = (
     "error loading journal", "mount failed", "recovery failed", "journal r", "get root inode failed",
     "Could not load journal inode", "shut down", "journal_lazy: cannot start",
 )  # fmt: skip
+# What the scrub finds meanwhile.
+_FOUND = re.compile(r"the tail is moved past it$|is lost with log block|is damaged, nothing is lost$")
 _PREFIX = re.compile(r"^\[ *\d+\.\d+\] (EXT4-fs|JBD2)[^:]*: (\S*shd0\S*: )?")
 
 
@@ -144,7 +146,7 @@ class Verdict:
 def reason(seen: Seen) -> str:
     """Why a mount was refused: the last thing that the kernel said and that has a reason, without names and numbers."""
     said = [_PREFIX.sub("", line) for line in lines(seen.said) if "EXT4-fs" in line or "JBD2" in line]
-    told = [line for line in said if not line.startswith(_NO_REASON)] or said[:1]
+    told = [line for line in said if not (line.startswith(_NO_REASON) or _FOUND.search(line))] or said[:1]
     return _NUMBERS.sub("N", told[-1] if told else seen.error)[:100]
 
 

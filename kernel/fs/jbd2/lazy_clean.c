@@ -256,7 +256,7 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 {
 	journal_t *journal = lazy->journal;
 	unsigned int i, j, chunk, most;
-	int err, relogged = 0;
+	int err = 0, relogged = 0;
 	handle_t *handle;
 
 	lazy_scrub_before(lazy, items, n);
@@ -283,15 +283,14 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 			}
 			brelse(items[j].bh);
 		}
+		if (!err)
+			err = jbd2_journal_stop(handle);
 		if (err)
-			return err;
-		err = jbd2_journal_stop(handle);
-		if (err)
-			return err;
+			break;
 		cond_resched();
 	}
 	atomic64_add(relogged, &lazy->relogged);
-	return relogged;
+	return err ?: relogged;
 }
 
 /* ------------------------------------------------------------------------- */

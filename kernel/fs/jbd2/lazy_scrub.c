@@ -308,10 +308,14 @@ static int scrub_begin(struct jbd2_lazy *lazy)
 	return -ENOMEM;
 }
 
-/* Whether somebody wants the cleaner to let go of clean_mutex. */
+/*
+ * Whether somebody wants the cleaner to let go of clean_mutex.  Tests re-log
+ * from other threads, too (jbd2_lazy_relog_now()).
+ */
 static bool scrub_interrupted(struct jbd2_lazy *lazy)
 {
-	return kthread_should_stop() || is_journal_aborted(lazy->journal);
+	return (current->flags & PF_KTHREAD && kthread_should_stop()) ||
+	       is_journal_aborted(lazy->journal);
 }
 
 /* A copy of which nothing is known and that has to be read. */
