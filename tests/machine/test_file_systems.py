@@ -7,6 +7,7 @@ import pytest
 
 from harness import Bench
 from shingle import job, run, workload
+from shingle.drive import changed
 from shingle.drive import find as find_drive
 from shingle.fs import FILE_SYSTEMS
 from shingle.run import Keep, Run
@@ -34,11 +35,17 @@ def test_a_workload_completes_and_the_image_is_clean(bench: Bench, name: str) ->
         bench.assert_image_clean(image, variant.check)
 
 
-@pytest.mark.parametrize(("drive", "capacity_bytes"), [("hc620", 160 << 30), ("safs5000ha", 32 << 30)])
-def test_safs_uses_the_zones_that_a_drive_has(bench: Bench, drive: str, capacity_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("drive", "conventional", "reserved", "capacity_bytes"),
+    [("hc620", 524, 524, 160 << 30), ("hc620", 0, 16, 32 << 30), ("safs5000ha", 64, 64, 32 << 30)],
+)
+def test_safs_uses_the_zones_that_a_drive_has(
+    bench: Bench, drive: str, conventional: int, reserved: int, capacity_bytes: int
+) -> None:
     """By the kernel's calls on a host-managed drive, by the drive's own commands on a host-aware one."""
     variant = FILE_SYSTEMS["safs"]
-    formatted = bench.formatted(variant, profile=drive, capacity_bytes=capacity_bytes)
+    profile = changed(find_drive(drive), "translation.conventional_first", conventional)
+    formatted = bench.formatted(variant, profile=profile, capacity_bytes=capacity_bytes)
     fill = "head -c 20000000 /dev/urandom >/run/file && cp /run/file /mnt/a && sync /mnt && rm /mnt/a"
     fill = f"{fill} && cp /run/file /mnt/b"
     steps = [
@@ -53,5 +60,4 @@ def test_safs_uses_the_zones_that_a_drive_has(bench: Bench, drive: str, capacity
     ]
     booted = bench.boot(steps, drive=formatted.file, files=variant.files(bench.built.crates), memory_mib=512)
     superblock = json.loads(booted.text("superblock.json"))
-    conventional = {"hc620": 524, "safs5000ha": 64}[drive]
-    assert (superblock["random_zones"], superblock["zone_blocks"]) == (conventional, 65536)
+    assert (superblock["random_zones"], superblock["zone_blocks"]) == (reserved, 65536)

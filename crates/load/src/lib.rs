@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
+pub mod appends;
 pub mod archive;
 pub mod churndirs;
 mod clock;

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
-    archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, marked, mix, postmark,
-    random_overwrite, remove, sequential, Load,
+    appends, archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, marked, mix,
+    postmark, random_overwrite, remove, sequential, Load,
 };
 
 /// A generator whose parameters are JSON.
@@ -69,6 +69,16 @@ pub static GENERATORS: &[Generator] = &[
         &[],
     ),
     generator::<sequential::SequentialRead>("sequential_read", "one file from front to back", &[]),
+    generator::<appends::AppendInTurn>(
+        "append_in_turn",
+        "files that grow, one block to each in turn",
+        &[],
+    ),
+    generator::<appends::ReadInTurn>(
+        "read_in_turn",
+        "one block of each of append_in_turn's files in turn",
+        &[],
+    ),
     generator::<mix::Mix>("mix", "parallel changes, verified against a model", &[]),
     generator::<dirty_reuse::DirtyReuse>(
         "dirty_reuse",

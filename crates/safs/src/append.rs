@@ -7,7 +7,7 @@
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
-use crate::log::{blocks_at, Draft, Part};
+use crate::log::{blocks_at, Part};
 use crate::options::Placement;
 use crate::staging::Staging;
 use zoned::{ZoneId, ZonedDevice};
@@ -47,7 +47,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.close_gap(ino, Some(offset))?;
         }
         let staging = self.staging(ino);
-        if staging.held() == 0 {
+        let waits_already = staging.held() > 0;
+        if !waits_already {
             (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
         }
         (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
@@ -58,6 +59,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         } else {
             staging.gap.insert(offset, data.to_vec());
         }
+        self.waiting_files += usize::from(!waits_already);
         self.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
         self.dirty_since_ns.get_or_insert(now_ns);
@@ -179,7 +181,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// INV-S11: open zones stay within the device's limit: the log's two, compaction's three, a spare, and the streams.
     fn streams_max(&self) -> usize {
-        let open_max = self.disk.geometry().open_max.unwrap_or(32).min(32) as usize;
+        let open_max = self.open_max().unwrap_or(32).min(32) as usize;
         self.options.streams_max.min(open_max.saturating_sub(6))
     }
 
@@ -263,13 +265,13 @@ impl<D: ZonedDevice> FileSystem<D> {
             let (logical, old) = (staging.base / BLOCK as u64, staging.tail);
             let (mtime_ns, ctime_ns) = (staging.mtime_ns, staging.ctime_ns);
             let bytes = blocks * BLOCK as u32;
-            let mut draft = Draft::new(records_bytes, blocks as usize, 0);
+            let mut draft = self.draft(records_bytes, blocks as usize, 0);
             draft.records.push(&[Change::Data(DataRecord {
                 ino,
                 logical,
                 bytes,
             })]);
-            let at = block + draft.payload(&staging.bytes[..bytes as usize]);
+            let at = block + draft.payload(&self.staging(ino).bytes[..bytes as usize]);
             let mut inode = self.inode(ino)?;
             self.write_segment(zone, block, draft, false)?;
             inode.written = logical * BLOCK as u64 + u64::from(bytes);
@@ -540,7 +542,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.push(&parts)?;
         self.flush()?;
-        self.dirty_since_ns = None;
+        (self.dirty_since_ns, self.waiting_files) = (None, 0);
         for part in parts {
             self.forget_idle(part.ino)?;
         }

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::format::{Cell, Key, Pointer};
 use crate::node_store::NodeStore;
 use crate::tree::{self, Changes};
+use std::collections::BTreeSet;
 use zoned::ZonedDevice;
 
 /// What a key and its value take in memory besides their bytes, about.
@@ -21,6 +22,8 @@ pub struct Catalog {
     root: Option<Pointer>,
     overlay: Changes,
     overlay_bytes: usize,
+    /// Keys whose nodes are to be written elsewhere.
+    touched: BTreeSet<Key>,
 }
 
 impl Catalog {
@@ -31,7 +34,13 @@ impl Catalog {
             root,
             overlay: Changes::new(),
             overlay_bytes: 0,
+            touched: BTreeSet::new(),
         }
+    }
+
+    /// With the next root record the nodes that lead to a key are elsewhere.
+    pub fn touch(&mut self, key: Key) {
+        self.touched.insert(key);
     }
 
     /// The tree's root.
@@ -39,12 +48,7 @@ impl Catalog {
         self.root
     }
 
-    /// Keys changed since the root record.
-    pub fn changed(&self) -> usize {
-        self.overlay.len()
-    }
-
-    /// Bytes that they take in memory, about.
+    /// Bytes that the changes since the root record take in memory, about.
     pub fn changed_bytes(&self) -> usize {
         self.overlay_bytes
     }
@@ -161,14 +165,86 @@ impl Catalog {
 
     /// Merges the overlay into the tree and writes the new nodes. The overlay stays until `settle`.
     pub fn commit<D: ZonedDevice>(&mut self, disk: &mut Disk<D>, root_seq: u64) -> Result {
-        self.root = tree::merge(&mut self.nodes, disk, self.root, &self.overlay, root_seq)?;
-        self.nodes.write(disk)
+        let before = self.nodes.before();
+        let cleaned = self.keys_to_clean(disk);
+        if !cleaned.is_empty() {
+            let all = cleaned.union(&self.touched).cloned().collect();
+            if self.merge(disk, &all, root_seq).is_ok() {
+                return Ok(());
+            }
+            // Cleaning can wait, the root record cannot.
+            self.nodes.go_back(&before);
+        }
+        let touched = self.touched.clone();
+        let result = self.merge(disk, &touched, root_seq);
+        if result.is_err() {
+            self.nodes.go_back(&before);
+        }
+        result
+    }
+
+    fn merge<D: ZonedDevice>(
+        &mut self,
+        disk: &mut Disk<D>,
+        touched: &BTreeSet<Key>,
+        root_seq: u64,
+    ) -> Result {
+        let changes = (&self.overlay, touched);
+        let root = tree::merge(&mut self.nodes, disk, self.root, changes, root_seq)?;
+        self.nodes.write(disk)?;
+        self.root = root;
+        Ok(())
+    }
+
+    /// Keys that lead to the nodes of zones that are to become empty. Inner nodes are read to find them; a node that cannot
+    /// be read stays where it is.
+    fn keys_to_clean<D: ZonedDevice>(&mut self, disk: &mut Disk<D>) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        let zones = self.nodes.victims(self.nodes_needed());
+        let root = self.root.filter(|_| !zones.is_empty());
+        let mut waiting: Vec<(Pointer, Key)> = root
+            .map(|root| (root, Key(Vec::new())))
+            .into_iter()
+            .collect();
+        while let Some((pointer, key)) = waiting.pop() {
+            let zone = self.nodes.zone_of(pointer);
+            let is_victim = zone.is_some_and(|zone| zones.contains(&zone));
+            if pointer.level == 0 && !is_victim {
+                continue;
+            }
+            let Ok(node) = self.nodes.read(disk, pointer) else {
+                continue;
+            };
+            if is_victim {
+                keys.insert(key);
+            }
+            if node.level > 0 {
+                let below = |cell: &Cell| {
+                    let below = cell.pointer().ok()?;
+                    (below.level + 1 == node.level).then(|| (below, cell.key.clone()))
+                };
+                waiting.extend(node.cells.iter().filter_map(below));
+            }
+        }
+        keys
+    }
+
+    /// Whether the tree has too few slots for the next root record, or would then be too large.
+    pub fn lacks_nodes(&self, is_deletion: bool) -> bool {
+        let growth = u32::try_from(self.overlay_bytes / 4096).unwrap_or(u32::MAX);
+        self.nodes.lacks(self.nodes_needed(), growth, is_deletion)
+    }
+
+    /// Whether a root record would change anything for the better: merge what waits, or clean.
+    pub fn can_settle(&self) -> bool {
+        !self.overlay.is_empty() || !self.nodes.victims(self.nodes_needed()).is_empty()
     }
 
     /// The root record is durable.
     pub fn settle(&mut self) {
         self.overlay.clear();
         self.overlay_bytes = 0;
+        self.touched.clear();
         self.nodes.settle();
     }
 }

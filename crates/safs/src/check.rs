@@ -279,11 +279,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         // INV-S11.
         let open = self.zones.open().count();
-        let open_max = self
-            .disk
-            .geometry()
-            .open_max
-            .map_or(usize::MAX, |max| max as usize);
+        let open_max = self.open_max().map_or(usize::MAX, |max| max as usize);
         if open > open_max {
             report
                 .problems
@@ -296,9 +292,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         let Some(root) = self.catalog.root() else {
             return Ok(());
         };
-        let mut waiting = vec![root];
+        let mut waiting = vec![(root, Key(Vec::new()))];
         let mut used = Vec::new();
-        while let Some(pointer) = waiting.pop() {
+        while let Some((pointer, key)) = waiting.pop() {
             report.nodes += 1;
             used.push(pointer.at);
             if !self.catalog.nodes.is_used(pointer.at) {
@@ -310,14 +306,18 @@ impl<D: ZonedDevice> FileSystem<D> {
             for distance in [0, self.catalog.nodes.mirror_blocks()] {
                 if let Err(error) = self.catalog.nodes.copy(&mut self.disk, pointer, distance) {
                     report.problems.push(error.to_string());
-                    fixes.push(Fix::Copy(pointer, distance));
+                    fixes.push(Fix::Copy(pointer, distance, key.clone()));
                 }
             }
             let node = self.catalog.nodes.read(&mut self.disk, pointer)?;
             if node.level > 0 {
-                waiting.extend(node.cells.iter().filter_map(|cell| cell.pointer().ok()));
+                let child = |cell: &Cell| Some((cell.pointer().ok()?, cell.key.clone()));
+                waiting.extend(node.cells.iter().filter_map(child));
             }
         }
+        report
+            .problems
+            .extend(self.catalog.nodes.out_of_order(&self.disk));
         let is_known = |at: &zoned::Block| self.catalog.nodes.is_used(*at);
         let in_use = u64::from(self.catalog.nodes.in_use());
         if in_use != report.nodes || !used.iter().all(is_known) {

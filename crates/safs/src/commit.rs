@@ -2,11 +2,11 @@
 //! Root records: the catalog's changes go into its tree, and the log behind becomes superfluous.
 //!
 //! Order: nodes and image into free places; flush; the record, twice; flush; only then are old nodes free and empty zones
-//! reset. A crash in between leaves the older record with all that it needs (INV-S4, INV-S7).
+//! reset. Where the reserved zones are written in order, image and record follow each other in the ring. A crash in between leaves the older record with all that it needs (INV-S4, INV-S7).
 
 use crate::error::Result;
 use crate::format::*;
-use crate::fs::{root_slot, FileSystem};
+use crate::fs::FileSystem;
 use zoned::ZonedDevice;
 
 impl<D: ZonedDevice> FileSystem<D> {
@@ -18,7 +18,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn commit_root(&mut self, clean: bool) -> Result {
-        let root_seq = self.root_seq + 1;
+        let root_seq = self.next_root_seq;
         self.catalog.commit(&mut self.disk, root_seq)?;
         self.bury()?;
         let mirror = self.superblock.mirror_blocks;
@@ -42,16 +42,19 @@ impl<D: ZonedDevice> FileSystem<D> {
             time_ns: self.now_ns,
         };
         for distance in [0, mirror] {
-            self.disk.write_random(at + distance, &image)?;
+            self.layout.write(&mut self.disk, at + distance, &image)?;
         }
         self.disk.flush()?;
-        let slot = root_slot(root_seq);
+        let slot = self.layout.root(root_seq);
         for distance in [0, mirror] {
-            self.disk.write_random(slot + distance, &root.encode())?;
+            self.layout
+                .write(&mut self.disk, slot + distance, &root.encode())?;
         }
         self.disk.flush()?;
+        self.layout.settle(&mut self.disk, root_seq)?;
         self.flushed_seq = self.seq;
         self.root_seq = root_seq;
+        self.next_root_seq = root_seq + 1;
         self.pending.clear();
         self.catalog.settle();
         self.log.tail_ns = 0;

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::FileSystem;
-use crate::log::{blocks_at, fragment_at, Draft};
+use crate::log::{blocks_at, fragment_at};
 use crate::space::Space;
 use std::collections::{BTreeMap, BTreeSet};
 use zoned::{ZoneId, ZonedDevice};
@@ -285,7 +285,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Writes pieces as one segment, and logs where they are now.
     fn move_segment(&mut self, pieces: &[Moving], zone: ZoneId, block: u32) -> Result {
         let (records_bytes, payload_blocks, fragments_bytes) = sizes(pieces);
-        let mut draft = Draft::new(records_bytes, payload_blocks, fragments_bytes);
+        let mut draft = self.draft(records_bytes, payload_blocks, fragments_bytes);
         let mut batches = Vec::with_capacity(pieces.len());
         for Moving { live, data } in pieces {
             let Live {

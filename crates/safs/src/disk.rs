@@ -64,6 +64,13 @@ impl<D: ZonedDevice> Disk<D> {
         Block(u64::from(zone.0) * u64::from(self.geometry.zone_blocks) + u64::from(block))
     }
 
+    /// The zone of a block, and the block's number in it.
+    pub fn zone_at(&self, at: Block) -> (ZoneId, u32) {
+        let zone_blocks = u64::from(self.geometry.zone_blocks);
+        let zone = u32::try_from(at.0 / zone_blocks).unwrap_or(u32::MAX);
+        (ZoneId(zone), (at.0 % zone_blocks) as u32)
+    }
+
     /// Reads whole blocks.
     pub fn read(&mut self, at: Block, data: &mut [u8]) -> Result {
         debug_assert!(data.len() % BLOCK == 0);
@@ -149,6 +156,11 @@ impl<D: ZonedDevice> Disk<D> {
     /// The zone's condition.
     pub fn state(&self, zone: ZoneId) -> Option<ZoneState> {
         Some(self.device.zone(zone)?.state)
+    }
+
+    /// What may be written where in the zone.
+    pub fn zone_type(&self, zone: ZoneId) -> Option<ZoneType> {
+        Some(self.device.zone(zone)?.zone_type)
     }
 
     /// Whether the device keeps write pointers through a power cut.

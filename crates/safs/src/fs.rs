@@ -9,53 +9,14 @@ use crate::catalog::Catalog;
 use crate::disk::{Disk, Geometry};
 use crate::error::{At, Error, Result};
 use crate::format::*;
+use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
 use crate::staging::Open;
 use crate::zones::Zones;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use zoned::{Block, ZoneId, ZonedDevice};
-
-/// Where things are in the random-write zones; all of it once more, a mirror's distance behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Blocks of an image: zone table and map of nodes.
-    pub image_blocks: u32,
-    /// The first slot for a node.
-    pub nodes: Block,
-    /// Slots for nodes.
-    pub slots: u32,
-}
-
-/// Slot of a root record.
-pub fn root_slot(root_seq: u64) -> Block {
-    Block(1 + root_seq % ROOT_SLOTS)
-}
-
-impl Layout {
-    /// Of a file system with this superblock; none if its random-write zones are too small.
-    pub fn of(superblock: &Superblock) -> Option<Self> {
-        let half = superblock.mirror_blocks;
-        let node_blocks = (NODE_BYTES / BLOCK) as u64;
-        let table = superblock.zones as usize * ZONE_ENTRY_BYTES;
-        let most = u32::try_from(half / node_blocks).ok()?;
-        let image_bytes = table + crate::node_store::NodeStore::map_bytes(most);
-        let image_blocks = image_bytes.div_ceil(BLOCK) as u64;
-        let nodes = (1 + ROOT_SLOTS + 2 * image_blocks).next_multiple_of(node_blocks);
-        let slots = half.checked_sub(nodes)? / node_blocks;
-        (slots >= 8).then_some(Layout {
-            image_blocks: u32::try_from(image_blocks).ok()?,
-            nodes: Block(nodes),
-            slots: u32::try_from(slots).ok()?,
-        })
-    }
-
-    /// Where a root record's image is: two places in turn.
-    pub fn image(&self, root_seq: u64) -> Block {
-        Block(1 + ROOT_SLOTS + root_seq % 2 * u64::from(self.image_blocks))
-    }
-}
+use zoned::{ZoneId, ZonedDevice};
 
 /// Where the log is written.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +63,16 @@ pub struct FileSystem<D> {
     /// Batches that no segment holds yet.
     pub(crate) pending: VecDeque<Records>,
     pub(crate) files: BTreeMap<Ino, Open>,
+    /// Memory of the segment that was written last.
+    pub(crate) segment_buffer: Vec<u8>,
     /// Sum of what `files` hold that no segment does.
     pub(crate) held_bytes: u64,
     pub(crate) headers: Lru<(ZoneId, u32), Arc<Header>>,
     pub(crate) seq: u64,
     pub(crate) flushed_seq: u64,
     pub(crate) root_seq: u64,
+    /// Number of the root record that comes next.
+    pub(crate) next_root_seq: u64,
     pub(crate) mount_gen: u64,
     pub(crate) next_ino: u64,
     pub(crate) inodes: u64,
@@ -125,6 +90,8 @@ pub struct FileSystem<D> {
     pub(crate) room_retry_seq: u64,
     pub(crate) now_ns: i64,
     pub(crate) dirty_since_ns: Option<i64>,
+    /// How often a file began to wait since everything was written.
+    pub(crate) waiting_files: usize,
     /// Why nothing can be written.
     pub(crate) refusal: Option<String>,
     pub(crate) was_clean: bool,
@@ -174,6 +141,14 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// How the device is divided.
     pub fn geometry(&self) -> Geometry {
         self.disk.geometry()
+    }
+
+    /// Zones of data that may be open at a time: where the reserved zones are written in order, one of the ring and one of
+    /// nodes are open, too, each twice (INV-S11).
+    pub(crate) fn open_max(&self) -> Option<u32> {
+        let reserved = if self.superblock.is_in_order() { 4 } else { 0 };
+        let open_max = self.disk.geometry().open_max?;
+        Some(open_max.saturating_sub(reserved))
     }
 
     /// A segment's header, for those who look at the disk.

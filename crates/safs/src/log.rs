@@ -33,10 +33,17 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub fn new(records_bytes: usize, payload_blocks: usize, fragments_bytes: usize) -> Self {
+    /// `bytes` is the last segment's memory: what is allocated anew costs as much again as copying into it.
+    pub fn new(
+        mut bytes: Vec<u8>,
+        records_bytes: usize,
+        payload_blocks: usize,
+        fragments_bytes: usize,
+    ) -> Self {
         let header_blocks = Header::blocks_for(records_bytes, payload_blocks, fragments_bytes);
         let blocks = header_blocks as usize * 2 + payload_blocks;
-        let mut bytes = Vec::with_capacity(blocks * BLOCK);
+        bytes.clear();
+        bytes.reserve(blocks * BLOCK);
         bytes.resize(header_blocks as usize * BLOCK, 0);
         Draft {
             bytes,
@@ -221,7 +228,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     fn write_log_segment(&mut self, plan: &Plan) -> Result {
         let payload_blocks = plan.payload_blocks as usize;
-        let mut draft = Draft::new(plan.records_bytes, payload_blocks, plan.fragments_bytes);
+        let mut draft = self.draft(plan.records_bytes, payload_blocks, plan.fragments_bytes);
         for records in self.pending.drain(..plan.batches) {
             draft.records.append(&records);
         }
@@ -295,6 +302,17 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
     }
 
+    /// Begins a segment.
+    pub(crate) fn draft(
+        &mut self,
+        records_bytes: usize,
+        payload_blocks: usize,
+        fragments_bytes: usize,
+    ) -> Draft {
+        let bytes = std::mem::take(&mut self.segment_buffer);
+        Draft::new(bytes, records_bytes, payload_blocks, fragments_bytes)
+    }
+
     /// Writes a segment at a zone's block. Returns its blocks.
     pub(crate) fn write_segment(
         &mut self,
@@ -344,6 +362,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         bytes[..first.len()].copy_from_slice(&first);
         bytes.extend_from_slice(&copy);
         self.disk.append(zone, block, &bytes)?;
+        self.segment_buffer = bytes;
         let blocks = header.segment_blocks();
         self.zones
             .change(zone, |entry| entry.write_blocks += blocks)?;
@@ -408,7 +427,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Takes a free zone. What an earlier life or a lost attempt left in it goes first (R14).
     pub(crate) fn open_zone(&mut self, kind: ZoneKind, owner: Ino) -> Result<Option<ZoneId>> {
         // INV-S11: a zone that nobody writes makes room for one that somebody does.
-        let open_max = self.disk.geometry().open_max.unwrap_or(u32::MAX) as usize;
+        let open_max = self.open_max().unwrap_or(u32::MAX) as usize;
         while self.zones.open().count() >= open_max && !self.left_zones.is_empty() {
             let zone = self.left_zones.remove(0);
             self.seal_logged(zone)?;

@@ -140,6 +140,26 @@ enum Command {
         #[arg(long, conflicts_with_all = ["bytes", "age", "to"])]
         off: bool,
     },
+    /// Fills a file system on a simulated drive, and mounts it after an unmount and after power cuts, in virtual time
+    SimulateMounts {
+        /// A drive profile (drives/*.toml)
+        drive: PathBuf,
+        /// Zones of the file system
+        #[arg(long)]
+        zones: u32,
+        /// Random-write zones among them
+        #[arg(long)]
+        random_zones: u32,
+        /// Files to make, in bytes (K, M, G, T)
+        #[arg(long, value_parser = bytes)]
+        fill: u64,
+        /// Of the drive
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Adds the result to this file, one line of JSON
+        #[arg(long)]
+        record: Option<PathBuf>,
+    },
     /// Runs an application of the slides on a simulated drive, in virtual time
     Simulate {
         /// A drive profile (drives/*.toml)
@@ -353,6 +373,28 @@ fn act(command: Command) -> Outcome {
             to,
             off,
         } => retain(&path, bytes, age, to, off),
+        Command::SimulateMounts {
+            drive,
+            zones,
+            random_zones,
+            fill,
+            seed,
+            record,
+        } => {
+            let profile = drive_tool::profile::load(&drive).map_err(|why| why.to_string())?;
+            let run = simulate::Run {
+                profile,
+                seed,
+                zones,
+                random: random_zones,
+                application: simulate::Application::One,
+                options: Options::default(),
+            };
+            let bar = bar(fill, "{bar:40} {bytes}/{total_bytes} {eta}");
+            let result = simulate::mounts(&run, fill, |bytes| bar.inc(bytes));
+            bar.finish_and_clear();
+            recorded(&result?, record.as_deref())
+        }
         Command::Simulate {
             drive,
             application,
@@ -417,15 +459,19 @@ fn simulate(
         let bar = bar(0, "{spinner} {bytes} {bytes_per_sec}");
         let result = simulate::run(&run, |bytes| bar.inc(bytes));
         bar.finish_and_clear();
-        let result = result?;
-        if let Some(record) = record {
-            let failed = |why: std::io::Error| format!("{}: {why}", record.display());
-            let file = File::options().append(true).create(true).open(record);
-            writeln!(file.map_err(failed)?, "{result}").map_err(failed)?;
-        }
-        print(&result)?;
+        recorded(&result?, record)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a result, and adds it to a file.
+fn recorded(result: &Value, record: Option<&Path>) -> Outcome {
+    if let Some(record) = record {
+        let failed = |why: std::io::Error| format!("{}: {why}", record.display());
+        let file = File::options().append(true).create(true).open(record);
+        writeln!(file.map_err(failed)?, "{result}").map_err(failed)?;
+    }
+    print(result)
 }
 
 fn bar(length: u64, template: &str) -> ProgressBar {

@@ -5,11 +5,11 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::*;
-use crate::fs::{root_slot, Layout};
+use crate::layout::{reserved_zones, Layout};
 use crate::namespace::{new_inode, Owner};
 use crate::node_store::NodeStore;
 use crate::zones::Zones;
-use zoned::{Block, ZoneId, ZonedDevice};
+use zoned::{Block, ZoneId, ZoneType, ZonedDevice};
 
 /// Zones for data that a file system has at least: the log's two, the reserve, and some to work with.
 const SEQUENTIAL_MIN: u32 = 12;
@@ -34,20 +34,25 @@ pub fn make<D: ZonedDevice>(
     let mut disk = Disk::new(device)?;
     let geometry = disk.geometry();
     let refuse = |reason: String| Error::corrupt("the device", reason);
-    let random_zones = geometry.conventional;
-    if random_zones < 2 {
-        return Err(refuse(format!(
-            "it has {random_zones} conventional zones, and this version needs two"
-        )));
+    // With one conventional zone, the superblock is in it, and nothing is different.
+    let is_in_order = geometry.conventional < 2;
+    if is_in_order && !disk.keeps_write_pointers() {
+        return Err(refuse(
+            "it has fewer than two conventional zones, and keeps no write pointers".into(),
+        ));
     }
+    let random_zones = match is_in_order {
+        true => reserved_zones(geometry.zones),
+        false => geometry.conventional,
+    };
     if geometry.zones.saturating_sub(random_zones) < SEQUENTIAL_MIN {
         return Err(refuse(format!(
-            "it has fewer than {SEQUENTIAL_MIN} sequential zones"
+            "it has fewer than {SEQUENTIAL_MIN} sequential zones besides {random_zones} for the file system's own structures"
         )));
     }
     let superblock = Superblock {
         uuid: options.uuid,
-        incompatible: 0,
+        incompatible: if is_in_order { Superblock::IN_ORDER } else { 0 },
         read_only_compatible: 0,
         zones: geometry.zones,
         zone_blocks: geometry.zone_blocks,
@@ -56,13 +61,17 @@ pub fn make<D: ZonedDevice>(
         label: options.label,
         made_ns: options.now_ns,
     };
-    let layout = Layout::of(&superblock);
-    let layout = layout.ok_or_else(|| refuse("its conventional zones are too small".into()))?;
-    for zone in (random_zones..geometry.zones).map(ZoneId) {
+    let layout = Layout::of(&superblock, geometry.capacity_blocks);
+    let layout = layout.ok_or_else(|| {
+        let kind = if is_in_order { "" } else { "conventional " };
+        refuse(format!("its {kind}zones are too small"))
+    })?;
+    let first = geometry.conventional;
+    for zone in (first..geometry.zones).map(ZoneId) {
         if disk.write_pointer(zone)? != 0 {
             disk.reset(zone)?;
         }
-        progress(zone.0 + 1 - random_zones);
+        progress(zone.0 + 1 - first);
     }
     write_first(&mut disk, &superblock, layout, options.now_ns)?;
     Ok(disk.into_device())
@@ -76,13 +85,7 @@ fn write_first<D: ZonedDevice>(
     now_ns: i64,
 ) -> Result {
     let mirror = superblock.mirror_blocks;
-    let nodes = NodeStore::new(
-        superblock.uuid,
-        mirror,
-        layout.nodes,
-        layout.slots,
-        NODE_BYTES,
-    );
+    let nodes = NodeStore::new(superblock.uuid, layout, NODE_BYTES);
     let mut catalog = Catalog::new(nodes, None);
     let owner = Owner {
         permissions: 0o755,
@@ -92,7 +95,8 @@ fn write_first<D: ZonedDevice>(
     let mut directory = new_inode(FileType::Directory, owner, now_ns);
     (directory.nlink, directory.parent) = (2, ROOT_INO);
     catalog.put(Key::inode(ROOT_INO), directory.encode());
-    catalog.commit(disk, 1)?;
+    let root_seq = layout.first_root();
+    catalog.commit(disk, root_seq)?;
     let mut zones = Zones::new(superblock.zones, superblock.random_zones);
     let log = zones.take(ZoneKind::Log, Ino(0)).ok_or(Error::NoSpace)?;
     let mut image = zones.encode();
@@ -101,7 +105,7 @@ fn write_first<D: ZonedDevice>(
     let root = Root {
         uuid: superblock.uuid,
         clean: true,
-        root_seq: 1,
+        root_seq,
         mount_gen: 1,
         catalog: catalog.root(),
         log: LogPosition {
@@ -112,7 +116,7 @@ fn write_first<D: ZonedDevice>(
         },
         seq: 0,
         image: Image {
-            at: layout.image(1),
+            at: layout.image(root_seq),
             blocks: layout.image_blocks,
             crc: crc32c::crc32c(&image),
         },
@@ -120,16 +124,28 @@ fn write_first<D: ZonedDevice>(
         inodes: 1,
         time_ns: now_ns,
     };
-    // Old root records must not look newer than ours.
-    let empty = vec![0; ROOT_SLOTS as usize * BLOCK];
-    for distance in [0, mirror] {
-        disk.write_random(Block(1 + distance), &empty)?;
-        disk.write_random(layout.image(1) + distance, &image)?;
-        disk.write_random(root_slot(1) + distance, &root.encode())?;
+    let places = match layout.in_order {
+        // Old root records must not look newer than ours.
+        None => vec![(Block(1), vec![0; ROOT_SLOTS as usize * BLOCK])],
+        Some(_) => Vec::new(),
+    };
+    let places = places.into_iter().chain([
+        (layout.image(root_seq), image),
+        (layout.root(root_seq), root.encode()),
+    ]);
+    for (at, bytes) in places {
+        for distance in [0, mirror] {
+            layout.write(disk, at + distance, &bytes)?;
+        }
     }
     disk.flush()?;
-    for distance in [mirror, 0] {
-        disk.write_random(Block(distance), &superblock.encode())?;
+    for at in [Block(mirror), Block(0)] {
+        disk.write_random(at, &superblock.encode())?;
+        let (zone, _) = disk.zone_at(at);
+        let is_conventional = disk.zone_type(zone) == Some(ZoneType::Conventional);
+        if !is_conventional {
+            disk.finish(zone)?;
+        }
     }
     disk.flush()
 }

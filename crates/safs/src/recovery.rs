@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounting. After a crash the log behind the newest root record is read forward; the decision table with its rows R1 to
-//! R23 is in docs/safs-design.md, and the branches name the rows.
+//! R25 is in docs/safs-design.md, and the branches name the rows.
 //!
 //! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
 //! it is first used.
@@ -9,7 +9,8 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{At, Error, Result};
 use crate::format::*;
-use crate::fs::{root_slot, Counters, FileSystem, Layout, Log};
+use crate::fs::{Counters, FileSystem, Log};
+use crate::layout::{self, Layout};
 use crate::lru::Lru;
 use crate::node_store::NodeStore;
 use crate::options::Options;
@@ -31,7 +32,12 @@ pub fn superblock<D: ZonedDevice>(disk: &mut Disk<D>) -> Result<Superblock> {
         return Ok(found);
     }
     let geometry = disk.geometry();
-    for zone in 1..geometry.conventional.max(2) {
+    // A disk without conventional zones has its mirror in what mkfs reserves.
+    let end = match geometry.conventional {
+        0 | 1 => layout::reserved_zones(geometry.zones).min(geometry.zones),
+        conventional => conventional,
+    };
+    for zone in 1..end {
         let at = disk.block_of(ZoneId(zone), 0);
         if disk.read(at, &mut block).is_err() {
             continue;
@@ -49,26 +55,27 @@ pub fn roots<D: ZonedDevice>(
     disk: &mut Disk<D>,
     superblock: &Superblock,
 ) -> Result<Vec<(Root, [bool; 2])>> {
+    let layout = layout::suits(disk, superblock)?;
     let mut found: BTreeMap<u64, (Root, [bool; 2])> = BTreeMap::new();
-    for (copy, distance) in [0, superblock.mirror_blocks].into_iter().enumerate() {
-        let mut slots = vec![0; ROOT_SLOTS as usize * BLOCK];
-        if disk.read(Block(1 + distance), &mut slots).is_err() {
+    for (copy, first, count) in layout.root_places(disk)? {
+        let mut blocks = vec![0; count * BLOCK];
+        if disk.read(first, &mut blocks).is_err() {
             // One bad block must not hide its neighbours.
-            for (i, slot) in slots.chunks_exact_mut(BLOCK).enumerate() {
-                if disk.read(Block(1 + distance + i as u64), slot).is_err() {
-                    slot.fill(0);
+            for (i, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
+                if disk.read(first + i as u64, block).is_err() {
+                    block.fill(0);
                 }
             }
         }
-        for (i, slot) in slots.chunks_exact(BLOCK).enumerate() {
-            let Ok(root) = Root::decode(slot, &superblock.uuid) else {
+        for (i, block) in blocks.chunks_exact(BLOCK).enumerate() {
+            let Ok(root) = Root::decode(block, &superblock.uuid) else {
                 continue;
             };
-            if root_slot(root.root_seq) != Block(1 + i as u64) {
-                continue;
+            let distance = [0, layout.mirror_blocks()][copy];
+            if layout.root(root.root_seq) + distance == first + i as u64 {
+                let entry = found.entry(root.root_seq).or_insert((root, [false; 2]));
+                entry.1[copy] = true;
             }
-            let entry = found.entry(root.root_seq).or_insert((root, [false; 2]));
-            entry.1[copy] = true;
         }
     }
     Ok(found.into_values().rev().collect())
@@ -103,28 +110,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn mount(device: D, options: Options, now_ns: i64) -> Result<Self> {
         let mut disk = Disk::new(device)?;
         let superblock = superblock(&mut disk)?;
-        let geometry = disk.geometry();
-        if superblock.zones > geometry.zones
-            || superblock.zone_blocks != geometry.zone_blocks
-            || superblock.random_zones > geometry.conventional
-        {
-            return Err(Error::corrupt(
-                "the superblock",
-                "it is of a device with other zones",
-            ));
-        }
-        let layout = Layout::of(&superblock).ok_or(Damage("its random-write zones are too small"));
-        let layout = layout.at(|| "the superblock".into())?;
+        let layout = layout::suits(&disk, &superblock)?;
         let mut failure = Error::corrupt("the root records", "none can be read");
         for (i, (root, _)) in roots(&mut disk, &superblock)?.into_iter().enumerate() {
-            let nodes = NodeStore::new(
-                superblock.uuid,
-                superblock.mirror_blocks,
-                layout.nodes,
-                layout.slots,
-                options.node_cache_bytes,
-            );
-            let (zones, catalog) = match read_image(&mut disk, &superblock, &root, nodes) {
+            let nodes = NodeStore::new(superblock.uuid, layout, options.node_cache_bytes);
+            let (zones, catalog) = match read_image(&mut disk, &superblock, layout, &root, nodes) {
                 Ok(image) => image,
                 Err(error) => {
                     // R2: the one before, and then with doubts.
@@ -151,6 +141,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 held_bytes: 0,
                 seq: root.seq,
                 flushed_seq: root.seq,
+                next_root_seq: layout.root_behind(&disk, root.root_seq)?,
                 root_seq: root.root_seq,
                 mount_gen: root.mount_gen,
                 next_ino: root.next_ino,
@@ -159,10 +150,12 @@ impl<D: ZonedDevice> FileSystem<D> {
                 retained: BTreeSet::new(),
                 is_retaining: false,
                 left_zones: Vec::new(),
+                segment_buffer: Vec::new(),
                 shared_zone: None,
                 room_retry_seq: 0,
                 now_ns,
                 dirty_since_ns: None,
+                waiting_files: 0,
                 refusal,
                 was_clean: root.clean,
                 counters: Counters::default(),
@@ -352,6 +345,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         header.is_log
             && (header.zone, header.block, header.epoch) == (zone, block, epoch)
             && header.log_seq == self.log.at.log_seq
+            && header.seq <= COUNT_MAX
             && header.mount_gen == self.mount_gen
             && header.root_seq == self.root_seq
             && header.segment_blocks() <= self.disk.geometry().capacity_blocks - block
@@ -732,6 +726,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 fn read_image<D: ZonedDevice>(
     disk: &mut Disk<D>,
     superblock: &Superblock,
+    layout: Layout,
     root: &Root,
     mut nodes: NodeStore,
 ) -> Result<(Zones, Catalog)> {
@@ -740,7 +735,8 @@ fn read_image<D: ZonedDevice>(
     let map_bytes = NodeStore::map_bytes(nodes.slots());
     let blocks = root.image.blocks as usize;
     let end = root.image.at.0.saturating_add(blocks as u64);
-    if end > superblock.mirror_blocks || blocks * BLOCK < table_bytes + map_bytes {
+    let is_elsewhere = layout.in_order.is_some() && root.image.at != layout.image(root.root_seq);
+    if is_elsewhere || end > superblock.mirror_blocks || blocks * BLOCK < table_bytes + map_bytes {
         return Err(Error::corrupt(
             place(),
             "it cannot be where the record says",
@@ -760,6 +756,7 @@ fn read_image<D: ZonedDevice>(
     }
     let zones = Zones::decode(&image[..table_bytes], root.mount_gen)?;
     nodes.decode_map(&image[table_bytes..table_bytes + map_bytes])?;
+    nodes.look(disk)?;
     if root.log.zone.0 < superblock.random_zones || zones.get(root.log.zone).is_err() {
         return Err(Error::corrupt(
             place(),

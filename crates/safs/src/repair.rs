@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Repairing what the check finds. What contradicts itself is brought to what the more basic record says: a zone's account
 //! to the extents, a directory's to its names, an inode's to what belongs to it. What cannot be read goes; what has no name
-//! any more gets one in `lost+found`. Bad copies are written anew from the good ones.
+//! any more gets one in `lost+found`. Bad copies are written anew from the good ones;
+//! where nothing can be written again, the next root record has the node elsewhere.
 
 use crate::check::Report;
 use crate::error::Result;
@@ -34,8 +35,8 @@ pub(crate) enum Fix {
     Name(Ino),
     /// So many inodes are there.
     Inodes(u64),
-    /// A node's copy at this distance is bad.
-    Copy(Pointer, u64),
+    /// A node's copy at this distance is bad; the key leads to the node.
+    Copy(Pointer, u64, Key),
     /// These are the tree's nodes.
     Nodes(Vec<Block>),
 }
@@ -95,9 +96,13 @@ impl<D: ZonedDevice> FileSystem<D> {
                 self.inodes = inodes;
                 Ok(())
             }
-            Fix::Copy(pointer, distance) => {
+            Fix::Copy(pointer, distance, key) => {
                 let other = self.catalog.nodes.mirror_blocks() - distance;
                 self.catalog.nodes.copy(&mut self.disk, pointer, other)?;
+                if self.layout.in_order.is_some() {
+                    self.catalog.touch(key);
+                    return Ok(());
+                }
                 let mut bytes = vec![0; NODE_BYTES];
                 self.disk.read(pointer.at + other, &mut bytes)?;
                 self.disk.write_random(pointer.at + distance, &bytes)
@@ -143,7 +148,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::made;
+    use crate::testing::{made, made_in_order};
     use crate::Options;
     use zoned::RamDevice;
 
@@ -158,8 +163,7 @@ mod tests {
     }
 
     /// A directory with three files of two blocks and some bytes each.
-    fn filled() -> (Fs, Ino, Vec<Ino>) {
-        let device = made();
+    fn filled(device: RamDevice) -> (Fs, Ino, Vec<Ino>) {
         let mut fs = mounted(device);
         let owner = Owner::default();
         let directory = fs.create(ROOT_INO, b"directory", FileType::Directory, owner, 0);
@@ -181,7 +185,14 @@ mod tests {
 
     /// Damages, repairs, and looks again after another mount.
     fn repaired(damage: impl FnOnce(&mut Fs, Ino, &[Ino])) -> (Fs, Ino, Vec<Ino>) {
-        let (mut fs, directory, files) = filled();
+        repaired_on(made(), damage)
+    }
+
+    fn repaired_on(
+        device: RamDevice,
+        damage: impl FnOnce(&mut Fs, Ino, &[Ino]),
+    ) -> (Fs, Ino, Vec<Ino>) {
+        let (mut fs, directory, files) = filled(device);
         damage(&mut fs, directory, &files);
         let (found, left) = fs.repair(true, |_| ()).unwrap();
         assert_ne!(found.problems, Vec::<String>::new(), "the damage shows");
@@ -200,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_sound_file_system_is_left_alone() {
-        let (mut fs, _, _) = filled();
+        let (mut fs, _, _) = filled(made());
         let (found, left) = fs.repair(true, |_| ()).unwrap();
         assert_eq!((found.problems.len(), left.problems.len()), (0, 0));
         assert_eq!(fs.lookup(ROOT_INO, FOUND), Err(crate::Error::NotFound));
@@ -280,6 +291,23 @@ mod tests {
                 let pointer = fs.catalog.root().unwrap();
                 let at = pointer.at + distance * fs.catalog.nodes.mirror_blocks();
                 fs.disk.write_random(at, &[9; NODE_BYTES]).unwrap();
+            });
+        }
+    }
+
+    /// Where it cannot be, the node is elsewhere with the next root record.
+    #[test]
+    fn a_node_s_bad_copy_in_a_zone_that_is_written_in_order_is_left() {
+        for distance in [0, 1] {
+            repaired_on(made_in_order(), |fs, _, _| {
+                let pointer = fs.catalog.root().unwrap();
+                let at = pointer.at + distance * fs.catalog.nodes.mirror_blocks();
+                let (zone, blocks) = fs.disk.zone_at(at);
+                // A zone's beginning is written again, with a bad byte in this node.
+                let mut bytes = fs.disk.read_zone(zone, 0, blocks + 4).unwrap();
+                bytes[blocks as usize * BLOCK + 100] ^= 1;
+                fs.disk.reset(zone).unwrap();
+                fs.disk.append(zone, 0, &bytes).unwrap();
             });
         }
     }

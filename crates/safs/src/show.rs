@@ -23,6 +23,7 @@ pub fn superblock(of: &Superblock) -> Value {
         "zones": of.zones,
         "zone_blocks": of.zone_blocks,
         "random_zones": of.random_zones,
+        "in_order": of.is_in_order(),
         "mirror_blocks": of.mirror_blocks,
         "made_ns": of.made_ns,
     })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slides' two applications on a simulated drive, in virtual time and without a kernel.
+//! The slides' two applications, and mounts, on a simulated drive, in virtual time and without a kernel.
 
 use safs::format::{FileType, Ino, BLOCK};
 use safs::{make, FileSystem, MakeOptions, Options, Owner};
@@ -9,6 +9,8 @@ use smr_drive::file::Opened;
 use smr_drive::profile::Profile;
 use smr_drive::state::State;
 use smr_drive::{Drive, ZonedDisk};
+use std::cell::RefCell;
+use std::rc::Rc;
 use zoned::{DeviceError, Lba, Zone, ZoneId, ZoneType, ZonedDevice, SECTOR_BYTES};
 
 /// Files of both applications.
@@ -18,9 +20,11 @@ const RAW_WRITE_BYTES: usize = 16 << 20;
 /// Bytes of a file between two calls of the progress bar.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Some zones of a drive: conventional ones, and the sequential ones behind them.
+/// Some zones of a drive: conventional ones, and the sequential ones behind them. A clone is the same disk, which so
+/// outlives a file system whose power fails.
+#[derive(Clone)]
 pub struct Part {
-    disk: ZonedDisk,
+    disk: Rc<RefCell<ZonedDisk>>,
     first: u32,
     zones: u32,
     shift_sectors: u64,
@@ -53,13 +57,17 @@ impl Part {
         })?;
         let zone_sectors = disk.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors);
         Ok(Part {
-            disk,
+            disk: Rc::new(RefCell::new(disk)),
             first,
             zones,
             shift_sectors: u64::from(first) * zone_sectors,
             reads: 0,
             reads_ns: 0,
         })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.disk.borrow().now_ns()
     }
 
     fn zone_id(&self, zone: ZoneId) -> ZoneId {
@@ -76,38 +84,39 @@ impl ZonedDevice for Part {
         self.zones
     }
     fn zone(&self, zone: ZoneId) -> Option<Zone> {
-        let mut zone = (zone.0 < self.zones).then(|| self.disk.zone(self.zone_id(zone)))??;
+        let mut zone =
+            (zone.0 < self.zones).then(|| self.disk.borrow().zone(self.zone_id(zone)))??;
         zone.start.0 -= self.shift_sectors;
         zone.write_pointer.0 = zone.write_pointer.0.saturating_sub(self.shift_sectors);
         Some(zone)
     }
     fn open_max(&self) -> Option<u32> {
-        self.disk.open_max()
+        self.disk.borrow().open_max()
     }
     fn read(&mut self, at: Lba, data: &mut [u8]) -> Result<(), DeviceError> {
-        let begin_ns = self.disk.now_ns();
-        let result = self.disk.read(self.lba(at), data);
+        let begin_ns = self.now_ns();
+        let result = self.disk.borrow_mut().read(self.lba(at), data);
         self.reads += 1;
-        self.reads_ns += self.disk.now_ns() - begin_ns;
+        self.reads_ns += self.now_ns() - begin_ns;
         result
     }
     fn write(&mut self, at: Lba, data: &[u8]) -> Result<(), DeviceError> {
-        self.disk.write(self.lba(at), data)
+        self.disk.borrow_mut().write(self.lba(at), data)
     }
     fn open_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
-        self.disk.open_zone(self.zone_id(zone))
+        self.disk.borrow_mut().open_zone(self.zone_id(zone))
     }
     fn close_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
-        self.disk.close_zone(self.zone_id(zone))
+        self.disk.borrow_mut().close_zone(self.zone_id(zone))
     }
     fn finish_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
-        self.disk.finish_zone(self.zone_id(zone))
+        self.disk.borrow_mut().finish_zone(self.zone_id(zone))
     }
     fn reset_zone(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
-        self.disk.reset_zone(self.zone_id(zone))
+        self.disk.borrow_mut().reset_zone(self.zone_id(zone))
     }
     fn flush(&mut self) -> Result<(), DeviceError> {
-        self.disk.flush()
+        self.disk.borrow_mut().flush()
     }
 }
 
@@ -158,7 +167,7 @@ struct Raw {
 impl Meter {
     fn end(&mut self, fs: &FileSystem<Part>, name: &str, bytes: u64, of: Option<f64>) {
         let device = fs.device();
-        let now_ns = device.disk.now_ns();
+        let now_ns = device.now_ns();
         let ns = now_ns - self.begin_ns;
         let written = fs.device_bytes() - self.device_bytes;
         let rate = (bytes > 0).then(|| rate(bytes, ns));
@@ -190,14 +199,8 @@ fn rate(bytes: u64, ns: u64) -> f64 {
 pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     let part = || Part::new(run.profile.clone(), run.seed, run.zones, run.random);
     let raw = raw_rates(part()?, run)?;
-    let make_options = MakeOptions {
-        uuid: *b"simulated SAFS!!",
-        label: [0; 64],
-        now_ns: 0,
-    };
-    let failed = |error: safs::Error| error.to_string();
-    let device = make(part()?, make_options, |_| ()).map_err(failed)?;
-    let begin_ns = device.disk.now_ns();
+    let device = made(part()?)?;
+    let begin_ns = device.now_ns();
     let mut fs = FileSystem::mount(device, run.options.clone(), 0).map_err(failed)?;
     let mut meter = Meter {
         begin_ns,
@@ -272,6 +275,97 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     }))
 }
 
+fn failed(error: safs::Error) -> String {
+    error.to_string()
+}
+
+fn made(part: Part) -> Result<Part, String> {
+    let options = MakeOptions {
+        uuid: *b"simulated SAFS!!",
+        label: [0; 64],
+        now_ns: 0,
+    };
+    make(part, options, |_| ()).map_err(failed)
+}
+
+/// Appended to a file before its fsync, where the log is to have many segments, or large ones.
+const TAILS: [(&str, u64); 2] = [("small", 4 << 10), ("large", 48 << 20)];
+/// Bytes of the files that fill the disk, and of each write.
+const FILL: (u64, usize) = (1 << 30, 16 << 20);
+
+/// Mounts of a file system with so many bytes in files: after an unmount, and after power cuts with as much log behind the
+/// root record as there can be.
+pub fn mounts(run: &Run, fill_bytes: u64, mut progress: impl FnMut(u64)) -> Result<Value, String> {
+    let part = made(Part::new(
+        run.profile.clone(),
+        run.seed,
+        run.zones,
+        run.random,
+    )?)?;
+    let mut phases = Vec::new();
+    let mut mount = |name: &str| {
+        let begin_ns = part.now_ns();
+        let fs = FileSystem::mount(part.clone(), run.options.clone(), 0).map_err(failed)?;
+        phases.push(json!({"phase": name, "virtual_ns": part.now_ns() - begin_ns}));
+        Ok::<_, String>(fs)
+    };
+    let mut fs = mount("mount empty")?;
+    // Zeros cost the simulated drive no memory.
+    let data = vec![0; FILL.1];
+    for file in 0..fill_bytes / FILL.0 {
+        let ino = create(&mut fs, file as usize)?;
+        for at in (0..FILL.0).step_by(FILL.1) {
+            fs.write(ino, at, &data).map_err(failed)?;
+            progress(FILL.1 as u64);
+        }
+        fs.release(ino).map_err(failed)?;
+        fs.tick(part.now_ns() as i64).map_err(failed)?;
+    }
+    let space = fs.space();
+    fs.unmount().map_err(failed)?;
+    let mut fs = mount("mount unmounted")?;
+    for (number, (name, bytes)) in TAILS.into_iter().enumerate() {
+        let mut next = fill_bytes as usize * (number + 1);
+        let mut step = |fs: &mut FileSystem<Part>| {
+            let ino = create(fs, next)?;
+            next += 1;
+            for at in (0..bytes).step_by(FILL.1) {
+                let length = (bytes - at).min(FILL.1 as u64);
+                fs.write(ino, at, &data[..length as usize])
+                    .map_err(failed)?;
+            }
+            fs.fsync(ino).map_err(failed)?;
+            fs.release(ino).map_err(failed)
+        };
+        // As many steps as lie between two root records, and as many again but one.
+        let mut steps = [0; 2];
+        for count in &mut steps {
+            let roots = fs.counters().roots;
+            while fs.counters().roots == roots {
+                step(&mut fs)?;
+                *count += 1;
+            }
+        }
+        for _ in 1..steps[1] {
+            step(&mut fs)?;
+        }
+        drop(fs);
+        part.disk.borrow_mut().power_cut();
+        fs = mount(&format!("mount after a cut, {name} segments"))?;
+    }
+    Ok(json!({
+        "drive": run.profile.name,
+        "application": "mounts",
+        "zones": run.zones,
+        "random_zones": run.random,
+        "seed": run.seed,
+        "filled_bytes": fill_bytes / FILL.0 * FILL.0,
+        "blocks": space.blocks,
+        "blocks_free": space.free,
+        "phases": phases,
+    }))
+}
+
 fn zone_bytes(fs: &FileSystem<Part>) -> u64 {
     u64::from(fs.superblock().zone_blocks) * BLOCK as u64
 }
@@ -279,7 +373,7 @@ fn zone_bytes(fs: &FileSystem<Part>) -> u64 {
 /// The rates at which the same zones of the same drive take and give half of their bytes in order.
 fn raw_rates(mut part: Part, run: &Run) -> Result<Raw, String> {
     let mut data = vec![0x5a; RAW_WRITE_BYTES];
-    let begin_ns = part.disk.now_ns();
+    let begin_ns = part.now_ns();
     let mut bytes = 0;
     let mut places = Vec::new();
     for zone in (run.random..run.zones / 2).map(ZoneId) {
@@ -295,14 +389,14 @@ fn raw_rates(mut part: Part, run: &Run) -> Result<Raw, String> {
     }
     part.flush()
         .map_err(|error| format!("raw flush: {error:?}"))?;
-    let written_ns = part.disk.now_ns();
+    let written_ns = part.now_ns();
     for at in places {
         part.read(at, &mut data)
             .map_err(|error| format!("raw read: {error:?}"))?;
     }
     Ok(Raw {
         write: rate(bytes, written_ns - begin_ns),
-        read: rate(bytes, part.disk.now_ns() - written_ns),
+        read: rate(bytes, part.now_ns() - written_ns),
     })
 }
 
@@ -310,16 +404,14 @@ fn create(fs: &mut FileSystem<Part>, number: usize) -> Result<Ino, String> {
     let name = format!("file{number}");
     let owner = Owner::default();
     let ino = fs.create(Ino(1), name.as_bytes(), FileType::Regular, owner, 0);
-    let ino = ino.map_err(|error| error.to_string())?;
-    fs.open(ino).map_err(|error| error.to_string())?;
+    let ino = ino.map_err(failed)?;
+    fs.open(ino).map_err(failed)?;
     Ok(ino)
 }
 
 fn remove(fs: &mut FileSystem<Part>, number: usize, ino: Ino) -> Result<(), String> {
     let removed = fs.unlink(Ino(1), format!("file{number}").as_bytes());
-    removed
-        .and_then(|()| fs.release(ino))
-        .map_err(|error| error.to_string())
+    removed.and_then(|()| fs.release(ino)).map_err(failed)
 }
 
 /// One block to each file in turn. What one contains says where it belongs; it is one word repeated, of which the drive's
@@ -339,7 +431,7 @@ fn append(
                 .for_each(|place| place.copy_from_slice(&word));
             fs.write(*ino, at, &block)?;
         }
-        fs.tick(fs.device().disk.now_ns() as i64)?;
+        fs.tick(fs.device().now_ns() as i64)?;
         if at % PROGRESS_BYTES == 0 {
             progress(files.len() as u64 * PROGRESS_BYTES);
         }
@@ -374,4 +466,46 @@ fn read(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn run_of(zones: u32, random: u32) -> Run {
+        let drives = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+        Run {
+            profile: drive_tool::profile::load(&drives.join("hc620.toml")).unwrap(),
+            seed: 1,
+            zones,
+            random,
+            application: Application::One,
+            options: Options::default(),
+        }
+    }
+
+    #[test]
+    fn mounts_take_less_than_a_second_after_an_unmount_and_after_cuts() {
+        let result = mounts(&run_of(40, 8), 1 << 30, |_| ()).unwrap();
+        let phases = result["phases"].as_array().unwrap();
+        assert_eq!(phases.len(), 2 + TAILS.len());
+        for phase in phases {
+            assert!(
+                phase["virtual_ns"].as_u64().unwrap() < 1_000_000_000,
+                "{phase}"
+            );
+        }
+        let after = |at: usize| phases[at]["virtual_ns"].as_u64().unwrap();
+        assert!(after(2) > after(1), "a log is read");
+    }
+
+    #[test]
+    fn the_first_application_has_most_of_what_the_drive_gives() {
+        let result = run(&run_of(24, 4), |_| ()).unwrap();
+        for phase in &result["phases"].as_array().unwrap()[1..3] {
+            assert!(phase["share_of_raw"].as_f64().unwrap() > 0.8, "{phase}");
+        }
+        assert!(result["amplification"].as_f64().unwrap() < 1.1);
+    }
 }

@@ -12,13 +12,16 @@ use zoned::{ZoneId, ZonedDevice};
 
 /// Zones that are left for compaction's outputs, for deletions, and for the log's way past its next zone.
 const RESERVE_ZONES: u64 = 4;
-/// Slots for nodes that only deletions may use.
-const RESERVE_NODES: u32 = 4;
+/// Root records after which the catalog has room or gets none: one with what waits, one that only cleans.
+const SETTLE_ROUNDS: usize = 2;
 /// A zone more than this full of live bytes, in percent, is not worth moving.
 const LIVE_MAX_PERCENT: u64 = 95;
 /// The oldest zone is the victim unless another is emptier by so many points.
 const EMPTIER_PERCENT: u64 = 25;
-
+/// Files of which something waits, at most: each takes some hundred bytes beside its own.
+const WAITING_FILES_MAX: usize = 16_384;
+/// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
+const ROOM_ROUNDS: usize = 64;
 /// Segments between two attempts to make room of a disk that is all but full.
 const RETRY_SEGMENTS: u64 = 64;
 
@@ -63,10 +66,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Refuses data for which there is no room, after having tried to make some.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result {
         self.writable()?;
-        while self.needed_bytes(bytes) > self.room_bytes() {
-            if !self.make_room()? {
-                return Err(Error::NoSpace);
-            }
+        if !self.make_room_until(|fs| fs.needed_bytes(bytes) <= fs.room_bytes())? {
+            return Err(Error::NoSpace);
         }
         self.reserve_nodes(true)
     }
@@ -74,27 +75,22 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Refuses a change of the catalog for which there is no room. Deletions may use the last of it.
     pub(crate) fn reserve_change(&mut self, is_deletion: bool) -> Result {
         self.writable()?;
-        if !is_deletion {
-            while self.room_bytes() < 8 * BLOCK as u64 {
-                if !self.make_room()? {
-                    return Err(Error::NoSpace);
-                }
-            }
+        if !is_deletion && !self.make_room_until(|fs| fs.room_bytes() >= 8 * BLOCK as u64)? {
+            return Err(Error::NoSpace);
         }
         self.reserve_nodes(!is_deletion)
     }
 
     fn reserve_nodes(&mut self, with_reserve: bool) -> Result {
-        let reserve = if with_reserve {
-            RESERVE_NODES + self.catalog.nodes.slots() / 16
-        } else {
-            0
-        };
-        let lacks = |fs: &Self| fs.catalog.nodes.free() < fs.catalog.nodes_needed() + reserve;
-        if lacks(self) && self.catalog.changed() > 0 {
-            self.root_commit(false)?;
+        for _ in 0..SETTLE_ROUNDS {
+            if !self.catalog.lacks_nodes(!with_reserve) {
+                return Ok(());
+            }
+            if self.catalog.can_settle() {
+                self.root_commit(false)?;
+            }
         }
-        match lacks(self) {
+        match self.catalog.lacks_nodes(!with_reserve) {
             true if with_reserve => Err(Error::NoSpace),
             _ => Ok(()),
         }
@@ -108,14 +104,16 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.held_bytes > self.options.buffer_bytes {
             self.push_ready()?;
         }
+        if self.waiting_files > WAITING_FILES_MAX {
+            self.sync()?;
+        }
         let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
         if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
             self.root_commit(false)?;
         }
-        while u64::from(self.zones.free()) < self.low_zones() && self.seq >= self.room_retry_seq {
-            if !self.make_room()? {
-                self.room_retry_seq = self.seq + RETRY_SEGMENTS;
-            }
+        let is_enough = |fs: &Self| u64::from(fs.zones.free()) >= fs.low_zones();
+        if self.seq >= self.room_retry_seq && !self.make_room_until(is_enough)? {
+            self.room_retry_seq = self.seq + RETRY_SEGMENTS;
         }
         Ok(())
     }
@@ -123,6 +121,19 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Free zones below which room is made before anyone asks.
     fn low_zones(&self) -> u64 {
         self.reserve_zones() + 1
+    }
+
+    /// Makes room until there is enough, if there will be.
+    fn make_room_until(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
+        for _ in 0..ROOM_ROUNDS {
+            if is_enough(self) {
+                return Ok(true);
+            }
+            if !self.make_room()? {
+                break;
+            }
+        }
+        Ok(is_enough(self))
     }
 
     /// Makes room: first what is empty, then what compaction can empty. Says whether it did.
@@ -149,15 +160,12 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
         }
         // What nobody writes may be a victim, too, if more is dead in it than its rest is worth. That ends: nothing dies
-        // here, and in what compaction writes everything lives.
-        let zone_bytes = self.zone_bytes();
-        let zones = &self.zones;
+        // here, and what compaction writes is as dense as it gets.
+        let least = u64::from(self.disk.geometry().capacity_blocks) * (100 - LIVE_MAX_PERCENT);
         let is_worth = |zone: &ZoneId| {
-            let entry = zones.get(*zone);
-            entry.is_ok_and(|entry| {
-                let written = u64::from(entry.write_blocks) * BLOCK as u64;
-                let dead = written.saturating_sub(u64::from(entry.live_bytes));
-                dead * 100 >= zone_bytes * (100 - LIVE_MAX_PERCENT)
+            self.zones.get(*zone).is_ok_and(|entry| {
+                let dense = self.dense_blocks(u64::from(entry.live_bytes));
+                u64::from(entry.write_blocks).saturating_sub(dense) * 100 >= least
             })
         };
         match self.left_zones.iter().position(is_worth) {
@@ -167,6 +175,14 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             None => Ok(false),
         }
+    }
+
+    /// Blocks that so many bytes take where compaction writes them, with both headers of each segment.
+    fn dense_blocks(&self, bytes: u64) -> u64 {
+        let payload = bytes.div_ceil(BLOCK as u64);
+        let segment = self.options.segment_blocks;
+        let headers = 2 * u64::from(Header::blocks_for(0, segment as usize, 0));
+        payload + headers * payload.div_ceil(u64::from(segment) - headers)
     }
 
     /// Zones that were left and hold nothing any more.
@@ -221,7 +237,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             free: blocks.saturating_sub(used),
             inodes: self.inodes,
             // An inode with its two names takes about 300 bytes of nodes that are three quarters full.
-            inodes_free: u64::from(self.catalog.nodes.free()) * (NODE_BYTES as u64 * 3 / 4 / 300),
+            inodes_free: u64::from(self.catalog.nodes.room()) * (NODE_BYTES as u64 * 3 / 4 / 300),
         }
     }
 }

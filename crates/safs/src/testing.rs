@@ -7,10 +7,19 @@ use crate::{make, MakeOptions};
 
 /// A small device with an empty file system.
 pub(crate) fn made() -> RamDevice {
+    made_on(RamDevice::new(8, 30, 2048))
+}
+
+/// The same without conventional zones.
+pub(crate) fn made_in_order() -> RamDevice {
+    made_on(RamDevice::new(0, 38, 2048))
+}
+
+fn made_on(device: RamDevice) -> RamDevice {
     let options = MakeOptions {
         uuid: [7; 16],
         label: [0; 64],
         now_ns: 0,
     };
-    make(RamDevice::new(8, 30, 2048), options, |_| ()).unwrap()
+    make(device, options, |_| ()).unwrap()
 }

@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::error::{At, Error, Result};
 use crate::format::{Cell, Key, Node, Pointer, NODE_CELLS_BYTES};
 use crate::node_store::NodeStore;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zoned::ZonedDevice;
 
 /// New values; none for what is gone.
@@ -15,7 +15,8 @@ pub type Changes = BTreeMap<Key, Option<Vec<u8>>>;
 /// A node that is less full takes its right neighbour in.
 const SPARSE_BYTES: usize = NODE_CELLS_BYTES / 4;
 
-type Change<'a> = (&'a Key, &'a Option<Vec<u8>>);
+/// A key's new value; or none, if only the nodes on its way are to be written anew.
+type Change<'a> = (&'a Key, Option<&'a Option<Vec<u8>>>);
 
 fn place(pointer: Pointer) -> String {
     format!("the catalog's node at block {}", pointer.at.0)
@@ -110,18 +111,25 @@ fn scan_below<D: ZonedDevice>(
     Ok(())
 }
 
-/// Merges changes into the tree. Returns the new root; its nodes wait in the store to be written.
+/// Merges changes into the tree; what leads to `touched` keys is written anew, too. Returns the new root; its nodes wait in
+/// the store to be written.
 pub fn merge<D: ZonedDevice>(
     nodes: &mut NodeStore,
     disk: &mut Disk<D>,
     root: Option<Pointer>,
-    changes: &Changes,
+    (changes, touched): (&Changes, &BTreeSet<Key>),
     root_seq: u64,
 ) -> Result<Option<Pointer>> {
-    if changes.is_empty() {
+    if changes.is_empty() && touched.is_empty() {
         return Ok(root);
     }
-    let changes: Vec<Change> = changes.iter().collect();
+    let unchanged = touched.iter().filter(|key| !changes.contains_key(*key));
+    let unchanged = unchanged.map(|key| (key, None));
+    let changed = changes.iter().map(|(key, value)| (key, Some(value)));
+    let mut changes: Vec<Change> = changed.chain(unchanged).collect();
+    if !touched.is_empty() {
+        changes.sort_unstable_by_key(|(key, _)| *key);
+    }
     let (mut cells, mut level) = match root {
         Some(root) => (rewrite(nodes, disk, root, &changes, root_seq)?, root.level),
         None => (merged(&[], &changes), 0),
@@ -176,6 +184,7 @@ fn rewrite<D: ZonedDevice>(
         let loose_bytes: usize = loose.iter().map(Cell::bytes).sum();
         let below = below(pointer, cell)?;
         if !mine.is_empty() {
+            nodes.write_early(disk)?;
             loose.extend(rewrite(nodes, disk, below, mine, root_seq)?);
         } else if (1..SPARSE_BYTES).contains(&loose_bytes) {
             loose.extend(nodes.read(disk, below)?.cells.iter().cloned());
@@ -202,6 +211,9 @@ fn merged(cells: &[Cell], changes: &[Change]) -> Vec<Cell> {
         while let Some(cell) = old.next_if(|cell| cell.key < **key) {
             out.push(cell.clone());
         }
+        let Some(value) = value else {
+            continue;
+        };
         old.next_if(|cell| cell.key == **key);
         if let Some(value) = value {
             let (key, value) = ((*key).clone(), value.clone());

@@ -8,7 +8,7 @@ mod common;
 use common::model::{Content, Id, Model};
 use common::power::{Action, Actions, Cuts, Recorder};
 use common::steps::{Pair, Step};
-use common::{assert_sound, device, made, options, Random};
+use common::{assert_sound, device_of, made, number, options, seeds, Random};
 use safs::format::{FileType, Ino};
 use safs::{FileSystem, Owner, Placement};
 use std::collections::BTreeMap;
@@ -16,10 +16,6 @@ use std::rc::Rc;
 use zoned::{RamDevice, ZonedDevice};
 
 const STEPS: usize = 100;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 /// A run without a power cut: what was done to the device, and what was promised when.
 struct Story {
@@ -245,13 +241,12 @@ fn work_on<D: ZonedDevice>(fs: &mut FileSystem<D>) {
 }
 
 fn run(seed: u64) {
-    println!("SEED={seed}");
     let placement = if seed % 2 == 0 {
         Placement::Log
     } else {
         Placement::Auto
     };
-    let blank = made(device(40));
+    let blank = made(device_of(seed / 2, 40));
     let story = story(seed, &blank, placement);
     let mut random = Random::new(seed ^ 0x5afe);
     let mut cuts = Cuts::new(blank, &story.actions);
@@ -269,8 +264,5 @@ fn run(seed: u64) {
 
 #[test]
 fn what_was_made_durable_survives_a_power_cut_at_every_action() {
-    match number("SEED") {
-        Some(seed) => run(seed),
-        None => (0..number("SEEDS").unwrap_or(8)).for_each(run),
-    }
+    seeds(8).for_each(run);
 }

@@ -6,9 +6,9 @@
 mod common;
 
 use cap::Cap;
-use common::{made, options, Random};
-use safs::format::{Cell, FileType, Ino, Key, Node, Pointer, Root, BLOCK, NODE_BYTES};
-use safs::{recovery, Disk, FileSystem, Options, Owner, Placement, XattrMode};
+use common::{device_of, made, options, seeds, Random};
+use safs::format::{Cell, FileType, Ino, Key, Node, Pointer, Root, Superblock, BLOCK, NODE_BYTES};
+use safs::{recovery, Disk, FileSystem, Layout, Options, Owner, Placement, XattrMode};
 use std::alloc::System;
 use std::collections::BTreeMap;
 use zoned::{Block, DeviceError, Lba, RamDevice, Zone, ZoneId, ZonedDevice};
@@ -108,8 +108,12 @@ impl ZonedDevice for Forged {
 /// File systems to begin with: unmounted, and as a power cut leaves them.
 fn originals() -> Vec<RamDevice> {
     let mut originals = Vec::new();
-    for (placement, is_clean) in [(Placement::Log, true), (Placement::Auto, false)] {
-        let device = made(RamDevice::new(8, 14, ZONE_BLOCKS * 8).with_open_max(10));
+    let forms = [(Placement::Log, true), (Placement::Auto, false)];
+    let forms = [0, 1]
+        .into_iter()
+        .flat_map(|form| forms.map(|(a, b)| (form, a, b)));
+    for (form, placement, is_clean) in forms {
+        let device = made(device_of(form, 14));
         let mut fs = FileSystem::mount(device, options(placement), 5).unwrap();
         let directory = make(&mut fs, Ino(1), "directory", FileType::Directory);
         for number in 0..40 {
@@ -183,22 +187,21 @@ fn seal(bytes: &mut [u8]) {
     bytes[8..12].copy_from_slice(&crc);
 }
 
-/// The newest root record and the block of its slot.
-fn newest_root(device: &RamDevice) -> (Root, u64) {
+/// The newest root record, the block where it is, and the superblock.
+fn newest_root(device: &RamDevice) -> (Root, u64, Superblock) {
     let mut disk = Disk::new(device.clone()).unwrap();
     let superblock = recovery::superblock(&mut disk).unwrap();
     let root = recovery::roots(&mut disk, &superblock).unwrap().remove(0).0;
-    let slot = 1 + root.root_seq % 16;
-    (root, slot)
+    let layout = Layout::of(&superblock, disk.geometry().capacity_blocks).unwrap();
+    let slot = layout.root(root.root_seq).0;
+    (root, slot, superblock)
 }
-
-/// Distance of the second copies.
-const MIRROR: u64 = 4 * ZONE_BLOCKS;
 
 struct Forger<'a> {
     disk: Forged,
     root: Root,
     slot: u64,
+    superblock: Superblock,
     random: &'a mut Random,
 }
 
@@ -206,7 +209,7 @@ impl Forger<'_> {
     fn put_twice(&mut self, block: u64, bytes: &[u8]) {
         self.disk.put(block, bytes);
         if self.random.below(8) > 0 {
-            self.disk.put(block + MIRROR, bytes);
+            self.disk.put(block + self.superblock.mirror_blocks, bytes);
         }
     }
 
@@ -297,8 +300,8 @@ impl Forger<'_> {
 
     /// A field of a segment's header, of one of the two or of both.
     fn forge_header(&mut self) {
-        let zones = u64::from(self.disk.zones()) - 8;
-        let zone = 8 + self.random.below(zones);
+        let first = u64::from(self.superblock.random_zones);
+        let zone = first + self.random.below(u64::from(self.disk.zones()) - first);
         let mut places = Vec::new();
         for block in 0..ZONE_BLOCKS {
             let first = self.disk.bytes(zone * ZONE_BLOCKS + block, 1);
@@ -390,11 +393,12 @@ fn use_it(disk: Forged, random: &mut Random) {
 fn run(seed: u64, originals: &[RamDevice]) {
     let mut random = Random::new(seed);
     let original = random.pick(originals);
-    let (root, slot) = newest_root(original);
+    let (root, slot, superblock) = newest_root(original);
     let mut forger = Forger {
         disk: Forged::new(original),
         root,
         slot,
+        superblock,
         random: &mut random,
     };
     for _ in 0..1 + forger.random.below(3) {
@@ -412,23 +416,15 @@ fn run(seed: u64, originals: &[RamDevice]) {
 
 #[test]
 fn no_image_makes_it_panic_hang_or_take_all_memory() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let originals = originals();
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SEEDS").unwrap_or(300),
-    };
-    for seed in seeds {
-        println!("SEED={seed}");
-        run(seed, &originals);
-    }
+    seeds(300).for_each(|seed| run(seed, &originals));
 }
 
 /// What the forger writes is what the file system reads: without a change nothing is wrong.
 #[test]
 fn what_is_forged_has_right_checksums() {
     let originals = originals();
-    let (root, _) = newest_root(&originals[0]);
+    let (root, ..) = newest_root(&originals[0]);
     let pointer = root.catalog.unwrap();
     let mut disk = Forged::new(&originals[0]);
     let bytes = disk.bytes(pointer.at.0, (NODE_BYTES / BLOCK) as u64);

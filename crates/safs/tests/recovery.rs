@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{assert_sound, device, made, options, Random};
+use common::{assert_sound, device, device_in_order, made, options, Random};
 use safs::format::{FileType, Ino, Root};
 use safs::image::ImageDevice;
 use safs::{recovery, Disk, Error, FileSystem, Options, Owner, Placement};
@@ -104,11 +104,20 @@ fn append<D: ZonedDevice>(fs: &mut FileSystem<D>, name: &str, data: &[u8]) -> In
 }
 
 /// A device on which the power failed after two segments: a file of three blocks, and one of some bytes.
-fn crashed() -> RamDevice {
-    let mut fs = mounted(made(device(40)));
-    append(&mut fs, "blocks", &[7; 12288]);
-    append(&mut fs, "bytes", b"some bytes");
-    fs.device().clone()
+/// Once with conventional zones, once without.
+fn crashed() -> [RamDevice; 2] {
+    [device(40), device_in_order(40)].map(|device| {
+        let mut fs = mounted(made(device));
+        append(&mut fs, "blocks", &[7; 12288]);
+        append(&mut fs, "bytes", b"some bytes");
+        fs.device().clone()
+    })
+}
+
+/// Distance of second copies.
+fn mirror(device: &RamDevice) -> u64 {
+    let mut disk = Disk::new(device.clone()).unwrap();
+    recovery::superblock(&mut disk).unwrap().mirror_blocks
 }
 
 fn newest_root(device: &RamDevice) -> Root {
@@ -133,98 +142,114 @@ fn assert_whole<D: ZonedDevice>(fs: &mut FileSystem<D>) {
 
 #[test]
 fn r1_the_mirror_of_a_bad_superblock_is_used() {
-    let mut fs = mounted(Damaged::new(&crashed(), [0]));
-    assert_whole(&mut fs);
-    let both = Damaged::new(&crashed(), [0, 4 * 64]);
-    let refused = FileSystem::mount(both, Options::default(), 5)
-        .err()
-        .unwrap();
-    assert_eq!(
-        refused.to_string(),
-        "the superblock is damaged: no SAFS superblock"
-    );
+    for device in crashed() {
+        let mut fs = mounted(Damaged::new(&device, [0]));
+        assert_whole(&mut fs);
+        let both = Damaged::new(&device, [0, mirror(&device)]);
+        let refused = FileSystem::mount(both, Options::default(), 5)
+            .err()
+            .unwrap();
+        assert_eq!(
+            refused.to_string(),
+            "the superblock is damaged: no SAFS superblock"
+        );
+    }
 }
 
 #[test]
 fn r2_without_its_image_a_root_record_gives_way_to_the_one_before_and_nothing_is_written() {
-    let device = crashed();
-    let image = newest_root(&device).image.at.0;
-    let mut fs = mounted(Damaged::new(&device, [image, image + 4 * 64]));
-    assert!(fs.refusal().unwrap().contains("both copies are bad"));
-    assert_eq!(
-        fs.create(Ino(1), b"x", FileType::Regular, Owner::default(), 0),
-        Err(Error::ReadOnly)
-    );
-    let mut fs = mounted(Damaged::new(&device, [image]));
-    assert_whole(&mut fs);
+    for device in crashed() {
+        let image = newest_root(&device).image.at.0;
+        let mut fs = mounted(Damaged::new(&device, [image, image + mirror(&device)]));
+        assert!(fs.refusal().unwrap().contains("both copies are bad"));
+        assert_eq!(
+            fs.create(Ino(1), b"x", FileType::Regular, Owner::default(), 0),
+            Err(Error::ReadOnly)
+        );
+        let mut fs = mounted(Damaged::new(&device, [image]));
+        assert_whole(&mut fs);
+    }
 }
 
 #[test]
 fn r5_the_second_header_stands_in_for_the_first() {
-    let device = crashed();
-    let [first, _, second] = first_segment(&device);
-    for bad in [first, second] {
-        let mut fs = mounted(Damaged::new(&device, [bad]));
-        assert_eq!(fs.refusal(), None);
-        assert_whole(&mut fs);
+    for device in crashed() {
+        let [first, _, second] = first_segment(&device);
+        for bad in [first, second] {
+            let mut fs = mounted(Damaged::new(&device, [bad]));
+            assert_eq!(fs.refusal(), None);
+            assert_whole(&mut fs);
+        }
+        assert!(
+            mounted(Damaged::new(&device, [first]))
+                .counters()
+                .copies_lost
+                > 0
+        );
     }
-    assert!(
-        mounted(Damaged::new(&device, [first]))
-            .counters()
-            .copies_lost
-            > 0
-    );
 }
 
 #[test]
 fn r7_a_durable_segment_that_is_lost_is_said_and_nothing_is_written() {
-    let device = crashed();
-    let [first, _, second] = first_segment(&device);
-    let fs = mounted(Damaged::new(&device, [first, second]));
-    assert!(fs
-        .refusal()
-        .unwrap()
-        .ends_with("was durable and cannot be read"));
+    for device in crashed() {
+        let [first, _, second] = first_segment(&device);
+        let fs = mounted(Damaged::new(&device, [first, second]));
+        assert!(fs
+            .refusal()
+            .unwrap()
+            .ends_with("was durable and cannot be read"));
+    }
 }
 
 #[test]
 fn r9_bad_data_are_eio_for_those_bytes_alone() {
-    let device = crashed();
-    let [_, payload, _] = first_segment(&device);
-    let mut unreadable = Damaged::new(&device, []);
-    unreadable.unreadable.insert(payload + 1);
-    for device in [Damaged::new(&device, [payload + 1]), unreadable] {
-        let mut fs = mounted(device);
-        let ino = fs.lookup(Ino(1), b"blocks").unwrap();
-        assert_eq!(fs.read(ino, 0, 4096).unwrap(), [7; 4096]);
-        assert!(matches!(
-            fs.read(ino, 4096, 4096),
-            Err(Error::Corrupt { .. } | Error::Device { .. })
-        ));
-        assert_eq!(fs.read(ino, 8192, 4096).unwrap(), [7; 4096]);
-        assert_eq!(fs.refusal(), None, "reading never takes the right to write");
+    for device in crashed() {
+        let [_, payload, _] = first_segment(&device);
+        let mut unreadable = Damaged::new(&device, []);
+        unreadable.unreadable.insert(payload + 1);
+        for device in [Damaged::new(&device, [payload + 1]), unreadable] {
+            let mut fs = mounted(device);
+            let ino = fs.lookup(Ino(1), b"blocks").unwrap();
+            assert_eq!(fs.read(ino, 0, 4096).unwrap(), [7; 4096]);
+            assert!(matches!(
+                fs.read(ino, 4096, 4096),
+                Err(Error::Corrupt { .. } | Error::Device { .. })
+            ));
+            assert_eq!(fs.read(ino, 8192, 4096).unwrap(), [7; 4096]);
+            assert_eq!(fs.refusal(), None, "reading never takes the right to write");
+        }
     }
 }
 
 #[test]
 fn r22_a_node_is_read_from_its_mirror_and_without_it_is_eio() {
-    let fs = mounted(crashed());
-    let device = fs.unmount().unwrap();
-    let node = newest_root(&device).catalog.unwrap().at.0;
-    let mut fs = mounted(Damaged::new(&device, [node]));
-    assert_whole(&mut fs);
-    assert!(fs.counters().copies_lost > 0);
-    let both = Damaged::new(&device, [node, node + 4 * 64]);
-    assert!(matches!(
-        FileSystem::mount(both, options(Placement::Log), 5),
-        Err(Error::Corrupt { .. })
-    ));
+    for device in crashed() {
+        let device = mounted(device).unmount().unwrap();
+        let node = newest_root(&device).catalog.unwrap().at.0;
+        let mut fs = mounted(Damaged::new(&device, [node]));
+        assert_whole(&mut fs);
+        assert!(fs.counters().copies_lost > 0);
+        let mut unreadable = Damaged::new(&device, []);
+        unreadable.unreadable.insert(node + 1);
+        assert_whole(&mut mounted(unreadable));
+        let both = Damaged::new(&device, [node, node + mirror(&device)]);
+        assert!(matches!(
+            FileSystem::mount(both, options(Placement::Log), 5),
+            Err(Error::Corrupt { .. })
+        ));
+    }
 }
 
 /// Nothing that reads may panic, whatever is bad.
 #[test]
 fn damage_anywhere_is_an_error_or_nothing() {
-    let mut fs = mounted(made(device(40)));
+    for device in [device(40), device_in_order(40)] {
+        damage_anywhere(device);
+    }
+}
+
+fn damage_anywhere(device: RamDevice) {
+    let mut fs = mounted(made(device));
     for i in 0..30 {
         append(
             &mut fs,
@@ -239,8 +264,8 @@ fn damage_anywhere_is_an_error_or_nothing() {
         for _ in 0..1 + random.below(6) {
             damaged
                 .wrong
-                .insert(random.below(12 * 64), 1 << random.below(8));
-            damaged.unreadable.insert(random.below(14 * 64));
+                .insert(random.below(20 * 64), 1 << random.below(8));
+            damaged.unreadable.insert(random.below(20 * 64));
         }
         let options = Options {
             read_only: random.below(2) == 0,

@@ -70,7 +70,7 @@ pub enum EventKind {
     StreamEnded = 4,
     /// Writes wait for room in the persistent cache.
     ForcedBegan = 5,
-    /// They no longer do.
+    /// They no longer do. Noted when that is certain, after events that came later.
     ForcedEnded = 6,
     /// A fault of the plan; `value` is the number of faults so far.
     Fault = 7,

@@ -25,6 +25,8 @@ pub use segment::{
 pub use superblock::Superblock;
 pub use zone_entry::{ZoneEntry, ZoneKind, ZoneStage, ZONE_ENTRY_BYTES};
 
+/// What counts upwards from 1 is never more: a larger number is damage.
+pub(crate) const COUNT_MAX: u64 = u64::MAX >> 2;
 /// Bytes of a block, as an index.
 pub const BLOCK: usize = 4096;
 

@@ -104,7 +104,7 @@ impl Root {
         if from.bytes(16)? != uuid {
             return Err(Damage("it belongs to another file system"));
         }
-        Ok(Root {
+        let root = Root {
             uuid: *uuid,
             clean: flags & CLEAN != 0,
             root_seq: from.u64()?,
@@ -125,6 +125,11 @@ impl Root {
             next_ino: from.u64()?,
             inodes: from.u64()?,
             time_ns: from.i64()?,
-        })
+        };
+        let counts = root.root_seq | root.mount_gen | root.log.log_seq | root.seq | root.next_ino;
+        if counts > super::COUNT_MAX {
+            return Err(Damage("one of its numbers is too large"));
+        }
+        Ok(root)
     }
 }

@@ -12,7 +12,7 @@ const CRC_AT: usize = 8;
 pub struct Superblock {
     /// Names this file system.
     pub uuid: Uuid,
-    /// Features without which the file system cannot be read; none is known yet.
+    /// Features without which the file system cannot be read: that of `is_in_order`.
     pub incompatible: u64,
     /// Features without which it cannot be written; none is known yet.
     pub read_only_compatible: u64,
@@ -20,7 +20,8 @@ pub struct Superblock {
     pub zones: u32,
     /// Blocks from one zone to the next.
     pub zone_blocks: u32,
-    /// Zones, from zone 0, whose blocks may be written in any order.
+    /// Zones, from zone 0, that hold the file system's own structures. Their blocks may be written in any order, unless
+    /// `is_in_order` says otherwise.
     pub random_zones: u32,
     /// Distance of a structure of the random zones from its second copy.
     pub mirror_blocks: u64,
@@ -31,6 +32,14 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// The feature that reserved zones are written in order.
+    pub const IN_ORDER: u64 = 1;
+
+    /// Whether the reserved zones, too, are written in order, because the disk has no conventional ones.
+    pub fn is_in_order(&self) -> bool {
+        self.incompatible & Superblock::IN_ORDER != 0
+    }
+
     /// One block.
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Writer::new()
@@ -81,7 +90,7 @@ impl Superblock {
             label: from.array()?,
             made_ns: from.i64()?,
         };
-        if found.incompatible != 0 {
+        if found.incompatible & !Superblock::IN_ORDER != 0 {
             return Err(Damage("it has features that this version does not know"));
         }
         let half = u64::from(found.random_zones / 2) * u64::from(found.zone_blocks);

@@ -39,9 +39,38 @@ impl Random {
     }
 }
 
+/// A number from the environment.
+pub fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The seed that `SEED` names, or the first `SEEDS` ones; each is printed, so that a failure names it.
+pub fn seeds(default: u64) -> impl Iterator<Item = u64> {
+    let range = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(default),
+    };
+    range.inspect(|seed| println!("SEED={seed}"))
+}
+
 /// A small strict host-managed device: eight conventional zones, the rest sequential, few of them open at a time.
 pub fn device(sequential: u32) -> RamDevice {
     RamDevice::new(8, sequential, ZONE_SECTORS).with_open_max(10)
+}
+
+/// The same without conventional zones: the file system reserves sixteen, and the end of no zone can be written.
+pub fn device_in_order(sequential: u32) -> RamDevice {
+    RamDevice::new(0, 16 + sequential, ZONE_SECTORS)
+        .with_capacity(ZONE_SECTORS - 16)
+        .with_open_max(14)
+}
+
+/// One or the other.
+pub fn device_of(seed: u64, sequential: u32) -> RamDevice {
+    match seed % 2 {
+        0 => device(sequential),
+        _ => device_in_order(sequential),
+    }
 }
 
 /// Options that make much happen on little space.

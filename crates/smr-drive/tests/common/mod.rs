@@ -11,6 +11,7 @@ use smr_drive::file::{self, Opened};
 use smr_drive::profile::{Profile, Translation};
 use smr_drive::request::{Op, Outcome, Refusal, Request, FLAG_FUA};
 use smr_drive::state::State;
+use smr_drive::trace::EventKind;
 use smr_drive::Drive;
 use std::collections::BTreeMap;
 use zoned::{Lba, Zone, ZoneId, ZoneState, ZoneType};
@@ -466,8 +467,9 @@ impl World {
         let number = |record: &[u8], at: usize| {
             u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"))
         };
-        // Requests are in the order of their completion, the drive's events in the order in which they happened.
-        let (mut at, mut done_ns, mut happened_ns) = (0, 0, 0);
+        // Requests are in the order of their completion, the drive's events in the order in which they happened. But that
+        // writes no longer wait is noted only when none has waited for a while.
+        let (mut at, mut done_ns, mut happened_ns, mut forced_ns) = (0, 0, 0, 0);
         while at + smr_drive::trace::RECORD_BYTES <= self.trace.len() {
             if self.trace[at..].starts_with(smr_drive::trace::MAGIC) {
                 at += 8;
@@ -475,8 +477,11 @@ impl World {
             }
             let record = &self.trace[at..at + smr_drive::trace::RECORD_BYTES];
             let (first_ns, second_ns) = (number(record, 0), number(record, 8));
-            let (begin_ns, end_ns, last_ns) = match record[31] {
-                0xff => (second_ns, first_ns, &mut happened_ns),
+            let (begin_ns, end_ns, last_ns) = match (record[31], record[28]) {
+                (0xff, kind) if kind == EventKind::ForcedEnded as u8 => {
+                    (second_ns, first_ns, &mut forced_ns)
+                }
+                (0xff, _) => (second_ns, first_ns, &mut happened_ns),
                 _ => (first_ns, second_ns, &mut done_ns),
             };
             assert!(begin_ns <= end_ns && *last_ns <= end_ns);
