@@ -122,16 +122,13 @@ def longest_s(records: Sequence[Record], file_system: str) -> float:
 
 def draw(records: Sequence[Record], stem: Path) -> None:
     # Only here: matplotlib takes half a second to start, and every reader of claims loads this file.
-    import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from shingle.figure import STYLE, save
+    from shingle import plot
 
     own = tuned(records)
-    looks = {"watermarks": ("#2e6f95", "o"), "fixed": ("#edae49", "s"), "stock ext4": ("#d1495b", "^")}
-    with plt.rc_context(STYLE):
+    looks = {"watermarks": (plot.BLUE, "o"), "fixed": (plot.YELLOW, "s"), "stock ext4": (plot.RED, "^")}
+    with plt.rc_context(plot.STYLE):
         figure, (times, blocks) = plt.subplots(1, 2, figsize=(7.2, 3.2))
         for label, (colour, marker) in looks.items():
             names = [stock_name(each) if label == "stock ext4" else lazy_name(each, label) for each in SHARES]
@@ -143,8 +140,8 @@ def draw(records: Sequence[Record], stem: Path) -> None:
             for statistic, style in (("relogged", "-"), ("demoted", "--")):
                 counts = [grown(own, name, statistic) / 1000 for name in names]
                 blocks.plot(SHARES, counts, style, color=colour, marker=marker, ms=3, label=f"{statistic}, {label}")
-        times.axhline(1.03 * total_s(own, LARGE), color="#7a7a7a", linewidth=0.6, label="10 GiB of log, plus 3 %")
-        times.plot([], [], color="#333333", linestyle=":", linewidth=1, label="without the drive's cleaning")
+        times.axhline(1.03 * total_s(own, LARGE), color=plot.INK, linewidth=0.6, label="10 GiB of log, plus 3 %")
+        times.plot([], [], color=plot.INK, linestyle=":", linewidth=1, label="without the drive's cleaning")
         times.set_ylabel("run and cleaning (virtual s)")
         blocks.set_ylabel("blocks (thousands)")
         for axes in (times, blocks):
@@ -155,7 +152,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
             axes.set_xlabel("working set / log")
             axes.legend(fontsize=6)
         figure.tight_layout()
-        save(figure, stem)
+        plot.save(figure, stem)
 
 
 def grown(records: Sequence[Record], name: str, statistic: str) -> int:

@@ -10,7 +10,7 @@ the paper's data and journal come out on the conventional disk (e18).
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import drive, fs, run, workload
+from shingle import bars, drive, fs, run, workload
 from shingle.claims import Claim, bytes_claim, seconds
 from shingle.experiment import Experiment
 from shingle.record import Record
@@ -54,7 +54,8 @@ def ratio(slow: tuple[str, str], fast: tuple[str, str], records: Sequence[Record
     return seconds(slow[0], NAME, slow[1])(records) / seconds(fast[0], NAME, fast[1])(records)
 
 
-def claims_with(gib: int) -> tuple[Claim, ...]:
+def groups_with(gib: int) -> tuple[bars.Group, ...]:
+    """The claims, as they are drawn."""
     baseline, lazy = f"{BASELINE}{suffix(gib)}", f"{LAZY}{suffix(gib)}"
     baseline_part, lazy_part = f"{BASELINE}-400gb{suffix(gib)}", f"{LAZY}-400gb{suffix(gib)}"
 
@@ -70,7 +71,7 @@ def claims_with(gib: int) -> tuple[Claim, ...]:
             lambda records: ratio((file_system, slow), (file_system, fast), records), 0.25, full_size=True,
         )  # fmt: skip
 
-    return (
+    times = (
         Claim(
             "T12a", f"partition of 400 GB, {lazy_part}", "s", 461, 461,
             seconds(lazy_part, NAME), 0.25, full_size=True, better="low",
@@ -79,17 +80,30 @@ def claims_with(gib: int) -> tuple[Claim, ...]:
             "T12b", f"partition of 400 GB, {baseline_part}", "s", 922, None,
             seconds(baseline_part, NAME), full_size=True,
         ),
+    )  # fmt: skip
+    table_4 = (
         bytes_claim("T12c", baseline_part, NAME, "data", 32_917),
         bytes_claim("T12c", baseline_part, NAME, "metadata", 563),
         bytes_claim("T12c", baseline_part, NAME, "journal", 1_212),
         bytes_claim("T12d", lazy_part, NAME, "data", 32_847),
         bytes_claim("T12d", lazy_part, NAME, "metadata", 0),
         bytes_claim("T12d", lazy_part, NAME, "journal", 1_069),
-        *(whole_disk(name, paper) for name, paper in WHOLE.items()),
+    )
+    drives = (
         between(baseline, "st8000as0002", "wd40nmzw"),
         between(lazy, "wd40nmzw", "st8000as0002"),
-    )  # fmt: skip
+    )
+    whole = tuple(whole_disk(name, paper) for name, paper in WHOLE.items())
+    host = f"{gib} GiB of memory"
+    return (
+        bars.Group(f"Figure 12: Postmark on 400 GB of the disk, {host}", "s", times),
+        bars.Group(f"Table 4: what it writes there, {host}", "MiB", table_4),
+        bars.Group(f"Figure 13: on whole disks, ext4-lazy against ext4-10g, {host}", "times faster", whole),
+        bars.Group(f"Figure 14: one disk against the other, {host}", "times faster", drives),
+    )
 
+
+GROUPS = (*groups_with(PAPER_GIB), *groups_with(TABLE_3_GIB))
 
 EXPERIMENT = Experiment(
     name="e14-smr-postmark",
@@ -106,5 +120,6 @@ EXPERIMENT = Experiment(
         " Figure 13's. With 16 GiB the persistent cache of the ST8000AS0002 never fills. Not explained: why the paper's"
         " host held so little back; and the WD40NMZW, whose translation nobody has published, hardly gains."
     ),
-    claims=(*claims_with(PAPER_GIB), *claims_with(TABLE_3_GIB)),
+    claims=tuple(claim for group in GROUPS for claim in group.claims),
+    draw=bars.of_claims(*GROUPS),
 )

@@ -57,22 +57,19 @@ def bytes_per_live_block(records: Sequence[Record], name: str) -> float:
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from shingle.figure import STYLE, save
+    from shingle import plot
 
     names = [variant(part) for part in PARTS]
     live = [statistic(records, name, "live_blocks") / 1e6 for name in names]
-    with plt.rc_context(STYLE):
+    with plt.rc_context(plot.STYLE):
         figure, axes = plt.subplots(figsize=(4.6, 3.0))
-        axes.plot(live, [memory_mib(records, name) for name in names], color="#2e6f95", marker="o", ms=3,
+        axes.plot(live, [memory_mib(records, name) for name in names], color=plot.BLUE, marker="o", ms=3,
                   label="journal_lazy, a log of 10 GiB")  # fmt: skip
-        axes.plot([statistic(records, SMALL, "live_blocks") / 1e6], [memory_mib(records, SMALL)], color="#2e6f95",
+        axes.plot([statistic(records, SMALL, "live_blocks") / 1e6], [memory_mib(records, SMALL)], color=plot.BLUE,
                   marker="s", ms=3, linestyle="", label="journal_lazy, a log of 1 GiB")  # fmt: skip
-        axes.plot([0, live[-1]], [0, live[-1] * 1e6 * PAPER_ENTRY_BYTES / (1 << 20)], color="#d1495b", linestyle="--",
+        axes.plot([0, live[-1]], [0, live[-1] * 1e6 * PAPER_ENTRY_BYTES / (1 << 20)], color=plot.INK, linestyle="--",
                   label=f"the paper's {PAPER_ENTRY_BYTES} bytes a live block")  # fmt: skip
         axes.set_xlabel("live blocks in the log (millions)")
         axes.set_ylabel("memory of the map (MiB)")
@@ -80,7 +77,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=6)
         figure.tight_layout()
-        save(figure, stem)
+        plot.save(figure, stem)
 
 
 EXPERIMENT = Experiment(

@@ -16,6 +16,7 @@ from shingle.paths import run_directory
 LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
 STOCK_KERNEL = os.environ.get("SHINGLE_STOCK_KERNEL") == "1"
 CLIENTS = os.environ.get("SHINGLE_CLIENTS") == "1"
+BROWSER = os.environ.get("SHINGLE_BROWSER") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,6 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "stock_kernel" in item.keywords and not STOCK_KERNEL:
             item.add_marker(stock)
+        if "browser" in item.keywords and not BROWSER:
+            item.add_marker(pytest.mark.skip(reason="needs a browser: only with `./shingle test --browser`"))
         if "clients" in item.keywords:
             if not CLIENTS:
                 item.add_marker(pytest.mark.skip(reason="only with `./shingle test --clients`"))

@@ -84,25 +84,38 @@ class Judged:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
-    """Every claim with the mean over the seeds that were recorded; the largest scale counts."""
-    if not records:
-        return [Judged(claim, 0.0, (), "not run", 0.0) for claim in claims]
-    scale = max(record["scale"] for record in records)
+def by_seed(records: Sequence[Record]) -> tuple[float, list[list[Record]]]:
+    """The largest scale that was recorded, and its records for each seed."""
+    scale = max(float(record["scale"]) for record in records)
     seeds: dict[int, list[Record]] = {}
     for record in records:
         if record["scale"] == scale:
             seeds.setdefault(record["seed"], []).append(record)
+    return scale, [seeds[seed] for seed in sorted(seeds)]
+
+
+def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
+    """Every claim with the mean over the seeds that were recorded; the largest scale counts."""
+    if not records:
+        return [Judged(claim, 0.0, (), "not run", 0.0) for claim in claims]
+    scale, seeds = by_seed(records)
     found = []
     for claim in claims:
         try:
-            values = tuple(claim.value(seeds[seed]) for seed in sorted(seeds))
+            values = tuple(claim.value(seed) for seed in seeds)
         except NotRecorded:
             found.append(Judged(claim, scale, (), "not run", 0.0))
             continue
         verdict, error = claim.judge(statistics.fmean(values), scale)
         found.append(Judged(claim, scale, values, verdict, error))
     return found
+
+
+def number(value: float) -> str:
+    """As tables and figures show it."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 # --- What claims are made of ---------------------------------------------------

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
 from shingle import experiment, record
-from shingle.claims import Claim, Judged, judged
+from shingle.claims import Claim, Judged, judged, number
 from shingle.experiment import Experiment
 from shingle.failure import Failure
 from shingle.paths import ROOT
@@ -43,22 +44,15 @@ mean and its standard deviation.
 
 def experiments() -> list[Experiment]:
     """Those that repeat something of a paper."""
-    loaded = [experiment.load(path) for path in experiment.names().values()]
-    return [each for each in loaded if each.claims]
+    return [each for each in experiment.all_of_them() if each.claims]
 
 
-def records_of(chosen: Experiment) -> list[Record]:
-    """Everything that this experiment left in results/, in files that begin with its number."""
+def records_of(chosen: Experiment, files: Sequence[Path] = ()) -> list[Record]:
+    """What this experiment left in `files`, or in results/, in files that begin with its number."""
     kept = []
-    for path in sorted((ROOT / "results").glob(f"{chosen.name.split('-')[0]}*.jsonl")):
+    for path in files or sorted((ROOT / "results").glob(f"{chosen.number}*.jsonl")):
         kept += [each for each in record.read(path) if each["experiment"] == chosen.name]
     return kept
-
-
-def number(value: float) -> str:
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def expected(claim: Claim, scale: float) -> str:
@@ -110,16 +104,30 @@ def minutes(records: Sequence[Record]) -> float:
 def command(chosen: Experiment, records: Sequence[Record]) -> str:
     scale = max((each["scale"] for each in records), default=chosen.scale)
     seeds = max((each["seed"] for each in records if each["scale"] == scale), default=1)
-    number_of = chosen.name.split("-")[0]
     size = "" if scale == chosen.scale else f" --scale {scale:g}"
-    return f"./shingle run {number_of}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
+    return f"./shingle run {chosen.number}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
 
 
-def tables(targets: Sequence[str] = ()) -> Iterator[Table]:
-    """For the terminal, one for each experiment; `targets` picks by the beginning of a number."""
+def setting(records: Sequence[Record]) -> str:
+    """With what the claims were run; nothing if they were not."""
+    if not records:
+        return ""
+    largest = max(each["scale"] for each in records)
+    same = [each for each in records if each["scale"] == largest]
+    memory_mib = same[0]["configuration"]["memory_mib"]
+    return f"scale {largest:g}, {memory_mib} MiB of memory, {minutes(same):.0f} minutes of one core."
+
+
+def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[Table]:
+    """For the terminal, one for each experiment; `targets` picks by the beginning of a number.
+
+    Of `files`, if there are any: then only experiments that they have records of.
+    """
     found = False
     for chosen in experiments():
-        records = records_of(chosen)
+        records = records_of(chosen, files)
+        if files and not records:
+            continue
         rows = [
             each
             for each in judged(chosen.claims, records)
@@ -135,6 +143,8 @@ def tables(targets: Sequence[str] = ()) -> Iterator[Table]:
         for each in rows:
             shown.add_row(*cells(each))
         yield shown
+    if not found and not targets:
+        raise Failure(f"no record of {', '.join(map(str, files))} is of an experiment with claims.")
     if not found:
         known = sorted({claim.target for chosen in experiments() for claim in chosen.claims})
         raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
@@ -158,11 +168,7 @@ def markdown() -> str:
         everything += rows
         said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
         said += f"`{command(chosen, records)}`"
-        if records:
-            largest = max(each["scale"] for each in records)
-            same = [each for each in records if each["scale"] == largest]
-            said += f", scale {largest:g}, {same[0]['configuration']['memory_mib']} MiB of memory,"
-            said += f" {minutes(same):.0f} minutes of one core."
+        said += f", {setting(records)}" if records else ""
         said += f" {chosen.scaling}" if chosen.scaling else ""
         said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
         said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)

@@ -27,8 +27,10 @@ from shingle import (
     drive,
     drives_cli,
     experiment,
+    figures,
     lazy_cli,
     machine,
+    matrix_cli,
     probe,
     process,
     record,
@@ -46,9 +48,10 @@ from shingle import clean as cleaning
 from shingle import fs as file_systems
 from shingle.experiment import Experiment
 from shingle.failure import Failure, unknown_name
+from shingle.help_text import examples
 from shingle.paths import BUILD
 from shingle.progress import Terminal
-from shingle.record import Record
+from shingle.record import NotRecorded, Record
 from shingle.run import Keep, Result, Run
 
 _EXIT_INTERRUPTED = 130
@@ -69,11 +72,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  ./shingle {line}" for line in lines)
-
-
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_examples("demo", "test"))
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=examples("demo", "test"))
 def cli() -> None:
     """Linux's own file systems, in virtual time, on simulated shingled disks."""
 
@@ -88,7 +87,7 @@ figure_option = click.option(
 )  # fmt: skip
 
 
-@cli.command(epilog=_examples("demo", "demo --record demo.jsonl --figure figures"))
+@cli.command(epilog=examples("demo", "demo --record demo.jsonl --figure figures"))
 @record_option
 @figure_option
 def demo(record_file: Path | None, figure_folder: Path | None) -> None:
@@ -101,7 +100,7 @@ def demo(record_file: Path | None, figure_folder: Path | None) -> None:
     _experiment(chosen, record_file, figure_folder or BUILD / "demo", chosen.scale, (1,))
 
 
-@cli.command("run", epilog=_examples("run e01", "run e11 --scale 0.1 --seeds 5 --record results/e11.jsonl"))
+@cli.command("run", epilog=examples("run e01", "run e11 --scale 0.1 --seeds 5 --record results/e11.jsonl"))
 @click.argument("name", metavar="EXPERIMENT")
 @click.option("--scale", type=float, help="Of the workload; 1 is the paper's size. The experiment's own if not given.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Repeat with seeds 1 to N.")
@@ -122,22 +121,66 @@ def run_command(
     _experiment(chosen, record_file, figure_folder, scale or chosen.scale, range(1, seeds + 1), resume=resume)
 
 
-@cli.command("claims", epilog=_examples("claims", "claims T7 T9", "claims --write"))
+@cli.command("claims", epilog=examples("claims", "claims T7 T9", "claims --record e11.jsonl", "claims --write"))
 @click.argument("targets", nargs=-1)
+@click.option(
+    "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of these records instead of those in results/. May be given more than once.",
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Renew docs/claims.md.")
-def claims_command(targets: tuple[str, ...], write: bool) -> None:
+def claims_command(targets: tuple[str, ...], record_files: tuple[Path, ...], write: bool) -> None:
     """What the papers say beside what is recorded in results/; TARGETS picks by the beginning of a number.
 
     Nothing is run: each row names the command that reproduces it.
     """
     if write:
         claims_page.write()
-    for shown in claims_page.tables(targets):
+    for shown in claims_page.tables(targets, record_files):
         out.print(shown)
         out.print()
 
 
-@cli.command(name="draw", epilog=_examples("draw e10 results/e10.jsonl docs/figures/log-space"))
+@cli.command("figures", epilog=examples("figures", "figures e11 e14 --folder docs/figures"))
+@click.argument("names", metavar="[EXPERIMENT]...", nargs=-1)
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), default=BUILD / "figures",
+    help="Where to; build/figures if not given.",
+)  # fmt: skip
+def figures_command(names: tuple[str, ...], folder: Path) -> None:
+    """Redraw the papers' figures from the records in results/, as SVG and PNG. Nothing is run."""
+    drawn = 0
+    for chosen in figures.drawn_by(names):
+        try:
+            stem = figures.draw(chosen, folder, claims_page.records_of(chosen))
+        except NotRecorded as missing:
+            err.print(f"{missing}", markup=False, soft_wrap=True)
+            continue
+        drawn += 1
+        out.print(f"{stem}.svg and .png", markup=False, soft_wrap=True)
+    if not drawn:
+        raise Failure("nothing was drawn.")
+
+
+@cli.command("report", epilog=examples("report", "report --record mine.jsonl -o mine.html"))
+@click.option(
+    "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of these records instead of those in results/. May be given more than once.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=BUILD / "report.html",
+    help="Where to; build/report.html if not given.",
+)  # fmt: skip
+def report_command(record_files: tuple[Path, ...], output: Path) -> None:
+    """Write claims, figures and records as one HTML file that needs no network. Nothing is run."""
+    # Only here: figures take seconds to draw.
+    from shingle import report
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(report.html(record_files))
+    out.print(f"report: {output}", markup=False, soft_wrap=True)
+
+
+@cli.command(name="draw", epilog=examples("draw e10 results/e10.jsonl docs/figures/log-space"))
 @click.argument("name")
 @click.argument("records", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("stem", type=click.Path(path_type=Path))
@@ -172,11 +215,13 @@ def _one_seed(
     *,
     resume: bool,
 ) -> None:
-    cells = chosen.runs(scale, seed)
-    results = _perform(cells, record_file, figure_folder, chosen.phases, chosen.name, resume=resume)
+    cells = list(chosen.cells(scale, seed).values())
+    results = _perform(cells, record_file, figure_folder, chosen.phases, resume=resume)
     records = _records(results)
     for claim in claims.judged(chosen.claims, records):
         out.print(f"  {claims_page.line(claim)}", soft_wrap=True)
+    for shown in () if chosen.tables is None else chosen.tables(records):
+        table.put(out, shown)
     if scale != chosen.scale:
         return
     first = chosen.phases[0]
@@ -190,7 +235,7 @@ def _one_seed(
 
 
 @cli.command(
-    epilog=_examples(
+    epilog=examples(
         "compare --drive st8000as0002 --fs ext4-10g,ext4-lazy --workload MakeDirs --scale 0.1",
         "compare --drive wd5000ys --fs ext4,xfs,btrfs --workload CreateFiles,FindFiles --scale 0.01",
     )
@@ -246,7 +291,7 @@ def compare(
         file_systems.check_can_age(cell.variant, host_managed=drive.is_host_managed(cell.profile))
     same = {"memory_mib": memory_mib, "name_ns": name_ns, "call_ns": call_ns, "age": age, "faults": fault_plan}
     cells = [replace(cell, **same) for cell in cells]  # type: ignore[arg-type]
-    _perform(cells, record_file, figure_folder, plan.phases, None)
+    _perform(cells, record_file, figure_folder, plan.phases)
 
 
 def _split(names: str) -> list[str]:
@@ -258,7 +303,6 @@ def _perform(
     record_file: Path | None,
     figure_folder: Path | None,
     phases: Sequence[str],
-    experiment_name: str | None,
     *,
     resume: bool = False,
 ) -> list[Result]:
@@ -270,19 +314,21 @@ def _perform(
         if record_file is not None:
             record.write(record_file, result.records)
 
-    runs = [replace(cell, experiment=experiment_name) for cell in cells]
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Terminal(err))
         built = build.everything(progress=progress)
         keep = None
         if figure_folder is not None:
             keep = Keep(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-traces-"))))
-        results = run.side_by_side(built, runs, progress, keep=keep, known=known, finished=keep_records)
+        results = run.side_by_side(built, cells, progress, keep=keep, known=known, finished=keep_records)
         figures = [] if figure_folder is None else _draw(results, figure_folder)
     records = _records(results)
     first = records[0]
     scales = ", ".join(f"{name} {scale:g}" for name, scale in first["configuration"]["scales"].items())
     table.show(out, records, phases=phases)
+    for each in records:
+        if "failed" in each:
+            out.print(f"{each['file_system']} on {each['drive']}, {each['phase']}: {each['failed']}", soft_wrap=True)
     out.print(
         f"drive {first['drive']}, scale {scales}; seed {first['seed']}, "
         f"{first['configuration']['memory_mib']} MiB of memory, {first['configuration']['name_ns'] / 1000:g} us per "
@@ -290,7 +336,7 @@ def _perform(
         soft_wrap=True,
     )
     if resume:
-        out.print(f"of {len(results)} runs, {sum(not each.outcome for each in results)} were recorded before")
+        out.print(f"of {len(results)} runs, {sum(each.recorded_before for each in results)} were recorded before")
     if record_file is not None:
         out.print(f"records: {record_file}", soft_wrap=True)
     for path in figures:
@@ -327,25 +373,28 @@ def _phase_times(ran: Run, outcome: machine.Outcome) -> list[tuple[str, float, f
     return times
 
 
-@cli.command("test", epilog=_examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
+@cli.command("test", epilog=examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
 @click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
 @click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
 @click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others, on SAFS.")
+@click.option("--browser", "in_browser", is_flag=True, help="Only the report, in a real browser without a screen.")
 @click.argument("names", nargs=-1)
-def test_command(sanitize: bool, stock_kernel: bool, clients: bool, names: tuple[str, ...]) -> None:
+def test_command(sanitize: bool, stock_kernel: bool, clients: bool, in_browser: bool, names: tuple[str, ...]) -> None:
     """Check everything: style, types, units, the machine, the kernel.
 
     NAMES picks test files by a part of their name; what begins with a dash goes to pytest.
     """
-    sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel, clients=clients))
+    sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel, clients=clients, in_browser=in_browser))
 
 
 cli.add_command(drives_cli.drives)
 cli.add_command(drives_cli.replay)
 cli.add_command(lazy_cli.lazy)
+for _command in matrix_cli.COMMANDS:
+    cli.add_command(_command)
 
 
-@cli.command("workloads", epilog=_examples("workloads", "workloads Postmark"))
+@cli.command("workloads", epilog=examples("workloads", "workloads Postmark"))
 @click.argument("name", required=False)
 def workloads_command(name: str | None) -> None:
     """List the workloads, or show one with its parameters at scale 1."""
@@ -362,7 +411,7 @@ def workloads_command(name: str | None) -> None:
         out.print(f"  needs            {chosen.needs}")
 
 
-@cli.command("file-systems", epilog=_examples("file-systems", "file-systems --drives"))
+@cli.command("file-systems", epilog=examples("file-systems", "file-systems --drives"))
 @click.option("--drives", "by_drive", is_flag=True, help="Which works on which drive, as docs/zones.md has it.")
 @click.option("--write", is_flag=True, help="With --drives: put the table into docs/zones.md.")
 def file_systems_command(by_drive: bool, write: bool) -> None:
@@ -376,7 +425,7 @@ def file_systems_command(by_drive: bool, write: bool) -> None:
         out.print(f"{variant.name:16} {variant.summary}", soft_wrap=True)
 
 
-@cli.command("watch", epilog=_examples("watch", "watch /dev/sdb"))
+@cli.command("watch", epilog=examples("watch", "watch /dev/sdb"))
 @click.argument("device", required=False, type=click.Path(path_type=Path))
 def watch_command(device: Path | None) -> None:
     """Show what the drives of the running simulations are doing, or a real disk, until you press Ctrl-C.
@@ -392,7 +441,7 @@ def watch_command(device: Path | None) -> None:
         probe.watch_device(program, device)
 
 
-@cli.command("shell", epilog=_examples("shell", "shell --drive wd5000ys --fs xfs"))
+@cli.command("shell", epilog=examples("shell", "shell --drive wd5000ys --fs xfs"))
 @click.option("--drive", "drive_name", default="st8000as0002", show_default=True)
 @click.option("--fs", "fs_name", default="ext4-lazy", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
@@ -410,7 +459,7 @@ def shell_command(drive_name: str, fs_name: str, seed: int) -> None:
 
 @cli.command(
     "probe",
-    epilog=_examples(
+    epilog=examples(
         "probe /dev/sdb",
         "probe /dev/sdb --destructive /dev/sdb --profile mine.toml",
         "probe --drive st8000as0002 --only bands,cleaning",
@@ -467,7 +516,7 @@ def probe_command(
 
 @cli.command(
     "crash",
-    epilog=_examples(
+    epilog=examples(
         "crash --states 2000",
         "crash --workload races,tiny --states 500 --seed 7",
         "crash --workload rename --seed 7 --replay 412s77/L/33k --keep state.img",
@@ -576,7 +625,7 @@ def _damage(
 
 @cli.command(
     "torture",
-    epilog=_examples(
+    epilog=examples(
         "torture --operations 100000",
         "torture --operations 10000000 --seed 7 --record results/torture.jsonl",
         "torture --smp --lives 20 --mix 3000",
@@ -626,7 +675,7 @@ def torture_command(
     )
 
 
-@cli.command("build", epilog=_examples("build", "build sanitize", "build mutant:NAME"))
+@cli.command("build", epilog=examples("build", "build sanitize", "build mutant:NAME"))
 @click.argument("variants", nargs=-1)
 def build_command(variants: tuple[str, ...]) -> None:
     """Build the machine now, and say where it is."""
@@ -636,7 +685,7 @@ def build_command(variants: tuple[str, ...]) -> None:
             out.print(f"{variant}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)
 
 
-@cli.command("clean", epilog=_examples("clean", "clean --all"))
+@cli.command("clean", epilog=examples("clean", "clean --all"))
 @click.option("--all", "everything", is_flag=True, help="Also the compiler's cache, and build/.")
 def clean_command(everything: bool) -> None:
     """Remove built kernels and formatted drives from the cache."""

@@ -91,20 +91,25 @@ class FormattedDrive:
 
 
 def profiles() -> dict[str, Profile]:
-    found = {}
-    for path in sorted((ROOT / "drives").glob("*.toml")):
-        found[path.stem] = Profile(path.stem, path, tomllib.loads(path.read_text()))
-    return found
+    return {name: _read(path) for name, path in _files().items()}
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in sorted((ROOT / "drives").glob("*.toml"))}
+
+
+def _read(path: Path) -> Profile:
+    return Profile(path.stem, path, tomllib.loads(path.read_text()))
 
 
 def find(name: str) -> Profile:
     """The drive of this name, or of a profile in a file of the user's own (`mine.toml`)."""
     if name.endswith(".toml"):
         return _from_file(Path(name))
-    known = profiles()
+    known = _files()
     if name not in known:
         raise unknown_name("drive", name, known)
-    return known[name]
+    return _read(known[name])
 
 
 def _from_file(path: Path) -> Profile:
@@ -223,9 +228,7 @@ def formatted(
     """A clean drive with a fresh file system of this variant, from the cache if it is there."""
     size = capacity_bytes or capacity_of(profile)
     fs.check_fits(variant, profile.name, size)
-    # Programs of ours are in /run/out in the machine; here they are where they were built.
-    here = {f"{job.OUT}/{path.name}": str(path) for path in variant.files(built.crates)}
-    version = program_version(tuple(here.get(word, word) for word in variant.version))
+    version = _mkfs_version(built, variant)
     key = _key(built, profile, variant, version, seed, size)
     stored = cache() / "drives" / key
     if not stored.exists():
@@ -236,6 +239,20 @@ def formatted(
     used(stored)
     described = json.loads((stored / "layout.json").read_text())
     return FormattedDrive(stored / "x.drive", _layout(described), _mkfs(profile, variant), version, size, key)
+
+
+def formatted_key(
+    built: build.Built, profile: Profile, variant: FileSystem, *, seed: int, capacity_bytes: int | None
+) -> str:
+    """The key under which such a drive is kept, whether it was formatted yet or not."""
+    size = capacity_bytes or capacity_of(profile)
+    return _key(built, profile, variant, _mkfs_version(built, variant), seed, size)
+
+
+def _mkfs_version(built: build.Built, variant: FileSystem) -> str:
+    # Programs of ours are in /run/out in the machine; here they are where they were built.
+    here = {f"{job.OUT}/{path.name}": str(path) for path in variant.files(built.crates)}
+    return program_version(tuple(here.get(word, word) for word in variant.version))
 
 
 def _mkfs(profile: Profile, variant: FileSystem) -> tuple[str, ...]:

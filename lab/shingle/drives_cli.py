@@ -13,6 +13,7 @@ from rich.console import Console
 
 from shingle import build, drive, process, validation_page
 from shingle.failure import Failure, unknown_name
+from shingle.help_text import examples
 from shingle.paths import ROOT
 from shingle.progress import Terminal
 
@@ -22,10 +23,6 @@ _LIMIT_S = 3600.0
 
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
-
-
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  ./shingle {line}" for line in lines)
 
 
 class _Drives(click.Group):
@@ -45,7 +42,7 @@ class _Drives(click.Group):
 @click.group(
     cls=_Drives,
     invoke_without_command=True,
-    epilog=_examples(
+    epilog=examples(
         "drives",
         "drives st8000as0002",
         "drives validate --full",
@@ -61,7 +58,7 @@ def drives(context: click.Context) -> None:
             _out.print(f"{profile.name:16} {size:6.2f} TB  {profile.text('model')}", soft_wrap=True)
 
 
-@drives.command(epilog=_examples("drives show st8000as0002"))
+@drives.command(epilog=examples("drives show st8000as0002"))
 @click.argument("name")
 def show(name: str) -> None:
     """Show a drive: every parameter with its source."""
@@ -69,7 +66,7 @@ def show(name: str) -> None:
 
 
 @drives.command(
-    epilog=_examples(
+    epilog=examples(
         "drives validate st8000as0002",
         "drives validate --full --page docs/drive-validation.md --figure docs/figures "
         "--record results/drives/validation.jsonl",
@@ -107,7 +104,7 @@ def _curves(names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 @drives.command(
-    epilog=_examples("drives load st8000as0002 --op randwrite --block 4k --range 512G --count 500000 --record x.jsonl")
+    epilog=examples("drives load st8000as0002 --op randwrite --block 4k --range 512G --count 500000 --record x.jsonl")
 )
 @click.argument("name")
 @click.option("--op", type=click.Choice(["randwrite", "randread", "write", "read"]), required=True)
@@ -127,7 +124,7 @@ def load(
     _tool("load", "--profile", drive.find(name).path, *options, *_common(seed, new, record))
 
 
-@click.command(epilog=_examples("replay x.trace --drive st8000as0002", "replay blkparse.txt --drive wd5000ys"))
+@click.command(epilog=examples("replay x.trace --drive st8000as0002", "replay blkparse.txt --drive wd5000ys"))
 @click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--drive", "drive_name", required=True, help="A name that `./shingle drives` lists.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rich.table import Table
 
 from shingle.claims import Claim
 from shingle.failure import Failure, unknown_name
@@ -42,10 +46,39 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""
+    # A smaller one than its own says nothing: what is asked to be smaller takes its own scale.
+    scalable: bool = True
     # Where the paper's numbers do not come out: why, and which experiment or record shows it.
     finding: str = ""
     # Draws the records as one figure, a .svg and a .png of this stem.
     draw: Callable[[Sequence[Record], Path], None] | None = None
+    # What a reader wants to see of the records at the end.
+    tables: Callable[[Sequence[Record]], Iterator[Table]] | None = None
+
+    @property
+    def number(self) -> str:
+        return self.name.split("-")[0]
+
+    def cells(self, scale: float, seed: int) -> dict[str, Run]:
+        """The runs by their names, in order.
+
+        A name is made of drive, file system and first phase; of those that are equal in these the second ends in -2,
+        and so on. It depends on neither scale nor seed, and a cell that is added at the end changes no other's.
+        """
+        named: dict[str, Run] = {}
+        alike: Counter[str] = Counter()
+        for run in self.runs(scale, seed):
+            parts = (run.profile.name, run.variant.name, run.plan.names[0])
+            name = "_".join(re.sub(r"[^a-z0-9.]+", "-", part.lower()) for part in parts)
+            alike[name] += 1
+            named[name if alike[name] == 1 else f"{name}-{alike[name]}"] = replace(run, experiment=self.name)
+        return named
+
+    def cell(self, name: str, scale: float, seed: int) -> Run:
+        known = self.cells(scale, seed)
+        if name not in known:
+            raise unknown_name(f"cell of {self.name}", name, known)
+        return known[name]
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""
@@ -54,6 +87,10 @@ class Experiment:
 
 def names() -> dict[str, Path]:
     return {path.stem.replace("_", "-"): path for path in sorted((ROOT / "experiments").glob("e[0-9]*.py"))}
+
+
+def all_of_them() -> list[Experiment]:
+    return [load(path) for path in names().values()]
 
 
 def find(name: str) -> Experiment:

@@ -13,35 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from shingle import plot
 from shingle import trace as traces
 from shingle.machine import NS_PER_S, Tick
 from shingle.progress import CacheLimits
 from shingle.trace import Trace
 
-_COLOURS = {"data": "#7a7a7a", "metadata": "#d1495b", "journal": "#2e6f95", "superblock": "#edae49"}
-_OPERATIONS = {"written": (1, "#333333"), "read": (0, "#66a182")}
+_COLOURS = {"data": plot.GREY, "metadata": plot.RED, "journal": plot.BLUE, "superblock": plot.YELLOW}
+_OPERATIONS = {"written": (1, plot.INK), "read": (0, plot.GREEN)}
 _BINS = 200
 _GIB = 1 << 30
 _SECTOR = 512
-STYLE: Any = {
-    "svg.hashsalt": "shingle",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "legend.frameon": False,
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class Series:
 
 def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Path) -> tuple[Path, Path]:
     """Draws the runs side by side and writes `stem`.svg and `stem`.png."""
-    with plt.rc_context(STYLE):
+    with plt.rc_context(plot.STYLE):
         figure, axes = plt.subplots(
             3,
             len(series),
@@ -88,17 +76,7 @@ def draw(series: Sequence[Series], *, title: str, capacity_bytes: int, stem: Pat
         names = [*_OPERATIONS, *_COLOURS]
         figure.legend([*lines, *dots], names, loc="lower center", ncols=len(names))
         figure.tight_layout(rect=(0, 0.04, 1, 0.97))
-        return save(figure, stem)
-
-
-def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Writes `stem`.svg and `stem`.png, the same bytes for the same figure, and is done with it."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
-    figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
-    figure.savefig(png, metadata={"Software": None}, dpi=150)
-    plt.close(figure)
-    return svg, png
+        return plot.save(figure, stem)
 
 
 def _length_s(one: Series) -> float:
@@ -156,7 +134,7 @@ def _draw_fill(axes: Axes, one: Series, start: int) -> None:
     if one.limits is not None and one.ticks:
         times = [(tick.now_ns - start) / NS_PER_S for tick in one.ticks]
         fill = [100 * one.limits.fill(tick) for tick in one.ticks]
-        axes.fill_between(times, fill, color="#d1495b", linewidth=0, alpha=0.7)
+        axes.fill_between(times, fill, color=plot.RED, linewidth=0, alpha=0.7)
 
 
 def _fullest(one: Series) -> float:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,8 +234,16 @@ def _judge(boot: Boot, out: Path, text: str, status: int, host_s: float, limit: 
             detail=detail,
         )
     if results.end != "ok" or status != 0:
-        raise Failure(_failed_step(boot, results, status), detail=detail)
+        raise StepFailed(_failed_step(boot, results, status), results.steps, detail)
     return Outcome(results.steps, read_ticks(out), text, status, host_s)
+
+
+class StepFailed(Failure):
+    """A step of the job failed; `steps` are those that were done, the failed one last."""
+
+    def __init__(self, sentence: str, steps: tuple[StepResult, ...], detail: Sequence[str]) -> None:
+        super().__init__(sentence, detail=detail)
+        self.steps = steps
 
 
 @dataclass(frozen=True)

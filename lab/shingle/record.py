@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,15 @@ def of_run(
     variant: FileSystem,
     common: Mapping[str, Any],
     host: Mapping[str, Any],
+    failed: str | None = None,
 ) -> list[Record]:
-    """The records of a run's phases, in order."""
-    return [_of_phase(name, steps, variant, common, host) for name in phases]
+    """The records of a run's phases, in order; if its last step `failed`, of those up to it."""
+    if failed is None:
+        return [_of_phase(name, steps, variant, common, host) for name in phases]
+    reached = phases[: phases.index(steps[-1].phase or "") + 1]
+    records = [_of_phase(name, steps, variant, common, host) for name in reached]
+    records[-1]["failed"] = failed
+    return records
 
 
 def _of_phase(
@@ -143,6 +150,20 @@ def write(path: Path, records: Iterable[Record]) -> None:
         file.write("".join(line(record) + "\n" for record in checked))
 
 
+def replace(path: Path, records: Iterable[Record]) -> None:
+    """Makes a file of these records and nothing else. It appears whole, or what was there stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        write(part, records)
+        with part.open() as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def read(path: Path) -> list[Record]:
     records = [json.loads(text) for text in path.read_text().splitlines() if text.strip()]
     for record in records:
@@ -151,9 +172,11 @@ def read(path: Path) -> list[Record]:
 
 
 def cell(records: Sequence[Record], file_system: str, phase: str, drive: str | None = None) -> Record:
-    """The first record of this phase; on any drive, if none is named."""
+    """The first record of this phase, brought to its end; on any drive, if none is named."""
     for record in records:
         if record["file_system"] == file_system and record["phase"] == phase and drive in (None, record["drive"]):
+            if "failed" in record:
+                raise NotRecorded(f"{phase} failed on {file_system}: {record['failed']}")
             return record
     raise NotRecorded(f"there is no record of {phase} on {file_system}{f' on {drive}' if drive else ''}.")
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,10 +30,11 @@ MOUNT = "mount"
 DEFAULT_MEMORY_MIB = 3072
 # The host of FAST'17 (section 4).
 PAPER_MEMORY_MIB = 16384
-_HOST_LIMIT_S = 3600.0
+# 64 GiB through FUSE, on a host that does other things too.
+_HOST_LIMIT_S = 4 * 3600.0
 _SETTLE_S = 120
 # What a machine needs beside its memory: the drive's contents, the host's share.
-_RESERVE_MIB = 1024
+RESERVE_MIB = 1024
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Run:
     age: Age | None = None
     # A plan of faults, as TOML (docs/faults.md).
     faults: Path | None = None
+    # A workload that the file system does not bring to its end is a result: the record says why.
+    may_fail: bool = False
 
     @property
     def label(self) -> str:
@@ -71,18 +76,19 @@ class Keep:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gave. One that was recorded before has no outcome."""
+    """What a run gave. One that failed, or was recorded before, has no outcome."""
 
     run: Run
     records: tuple[Record, ...]
     outcome: Outcome | None = None
+    recorded_before: bool = False
     trace: Path | None = None
     saved: Path | None = None
 
 
-def steps_of(run: Run, formatted: FormattedDrive, *, save: bool) -> list[job.Step]:
+def steps_of(run: Run, classes: Sequence[job.Step], *, save: bool) -> list[job.Step]:
     """The whole job: classes told to the drive, mount, workload, unmount."""
-    steps = formatted.classes()
+    steps = list(classes)
     steps += [step | {"phase": MOUNT} for step in run.variant.mount_steps()]
     steps += [job.write(path, text) for path, text in run.variant.settings]
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
@@ -119,7 +125,7 @@ def perform(
             trace = keep.folder / f"{name}.trace" if keep.trace else None
             saved = keep.folder / f"{name}.drive" if keep.drive else None
         boot = machine.Boot(
-            steps=tuple(steps_of(run, formatted, save=saved is not None)),
+            steps=tuple(steps_of(run, formatted.classes(), save=saved is not None)),
             drive=formatted.file,
             save=saved,
             trace=trace,
@@ -132,20 +138,29 @@ def perform(
             kernel_arguments=run.kernel_arguments,
             host_limit_s=host_limit_s,
         )
+        outcome: Outcome | None = None
+        failed: str | None = None
+        began = time.monotonic()
         try:
             outcome = machine.run(built.machine, boot, out, watch=tell)
+            steps = outcome.steps
+        except machine.StepFailed as failure:
+            steps, failed = failure.steps, str(failure)
+            if not run.may_fail or steps[-1].phase not in run.plan.names:
+                raise Failure(f"{run.label}: {failure}", detail=failure.detail) from None
         except Failure as failure:
             raise Failure(f"{run.label}: {failure}", detail=failure.detail, status=failure.status) from None
     records = record.of_run(
-        outcome.steps,
+        steps,
         (MOUNT, *run.plan.phases),
         variant=run.variant,
         common=_common(built, run, formatted),
-        host=_host(outcome),
+        host=_host(time.monotonic() - began),
+        failed=failed,
     )
     for each in records:
         record.check(each)
-    return Result(run, tuple(records), outcome, trace, saved)
+    return Result(run, tuple(records), outcome, trace=trace, saved=saved)
 
 
 def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
@@ -182,13 +197,37 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
     }
 
 
+def key_of(built: build.Built, run: Run) -> str:
+    """A hash of everything that decides the run's records. Nothing is formatted for it."""
+    formatted = drive.formatted_key(
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes
+    )
+    said = {
+        "experiment": run.experiment,
+        "label": run.label,
+        "workload": run.plan.label,
+        "scales": dict(run.plan.scales),
+        "steps": steps_of(run, (), save=False),
+        "memory_mib": run.memory_mib,
+        "call_ns": run.call_ns,
+        "name_ns": run.name_ns,
+        "kernel_arguments": [*built.arguments, *run.kernel_arguments],
+        "aged": None if run.age is None else asdict(run.age),
+        "faults": None if run.faults is None else run.faults.read_text(),
+        "may_fail": run.may_fail,
+    }
+    key = ContentKey("cell 1").text("run", json.dumps(said, sort_keys=True)).text("formatted", formatted)
+    key.text("kernel", built.kernel.key).file("profile", run.profile.path)
+    return key.file("drive", built.crates.drive_object).file("guest", built.crates.guest).hexdigest()
+
+
 def _content(path: Path) -> str:
     return ContentKey("content").file("file", path).hexdigest()
 
 
-def _host(outcome: Outcome) -> dict[str, object]:
+def _host(run_s: float) -> dict[str, object]:
     return {
-        "run_s": round(outcome.host_s, 2),
+        "run_s": round(run_s, 2),
         "load_1min": round(os.getloadavg()[0], 2),
         "cpus": os.cpu_count() or 1,
     }
@@ -252,9 +291,9 @@ def _recorded(built: build.Built, run: Run, known: Sequence[Record], progress: P
     common = _common(built, run, _prepared(built, run, progress))
     same = {each["phase"]: each for each in known if all(each[key] == value for key, value in common.items())}
     phases = (MOUNT, *run.plan.phases)
-    if not all(phase in same for phase in phases):
-        return None
-    return Result(run, tuple(same[phase] for phase in phases))
+    found = tuple(same[phase] for phase in phases if phase in same)
+    whole = len(found) == len(phases) or any(each.get("failed") for each in found)
+    return Result(run, found, recorded_before=True) if whole else None
 
 
 def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:
@@ -298,7 +337,7 @@ def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
     """How many of these machines fit the host at a time."""
     if not runs:
         return 1
-    largest = max(run.memory_mib for run in runs) + _RESERVE_MIB
+    largest = max(run.memory_mib for run in runs) + RESERVE_MIB
     return max(1, min(cpus, memory_mib // largest, len(runs)))
 
 

@@ -10,21 +10,17 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 
-from shingle.figure import STYLE
+from shingle import plot
 
-_FILLS = {0: ("empty", "#66a182"), 50: ("half full", "#edae49"), 100: ("full", "#d1495b")}
+_FILLS = {0: ("empty", plot.GREEN), 50: ("half full", plot.YELLOW), 100: ("full", plot.RED)}
 
 
 def draw(record: Path, figure: Path) -> None:
     """Draws the times of a write and of an event; the same record gives the same bytes."""
     rows = [json.loads(line) for line in record.read_text().splitlines()]
-    with plt.rc_context(STYLE):
+    with plt.rc_context(plot.STYLE):
         drawing, axes = plt.subplots(figsize=(6.4, 3.4))
         for percent, (name, colour) in _FILLS.items():
             of_fill = [row for row in rows if row["percent"] == percent]

@@ -56,7 +56,7 @@ def _metadata_read(record: Record) -> str:
 
 
 COLUMNS = (
-    Column("virtual\ntime", lambda record: seconds(record["virtual_s"])),
+    Column("virtual\ntime", lambda record: "failed" if "failed" in record else seconds(record["virtual_s"])),
     Column("data\nMiB written", _bytes("data_written_bytes")),
     Column("metadata\nMiB written", _bytes("metadata_written_bytes")),
     Column("journal\nMiB written", _bytes("journal_written_bytes")),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from shingle import build
+from shingle import browser, build
 from shingle.failure import unknown_name
 from shingle.paths import ROOT
 from shingle.progress import Terminal
@@ -44,15 +45,24 @@ def variants_for(files: Sequence[Path]) -> list[str]:
     """The kernels that these tests boot, so that building them is seen and not charged to a test."""
     texts = [path.read_text() for path in files]
     words = {"main": "bench", "sanitize": "sanitizing_bench"}
-    return [variant for variant, word in words.items() if any(word in text for text in texts)]
+    # A microbenchmark is no bench.
+    return [name for name, word in words.items() if any(re.search(rf"(?<![a-z]){word}", text) for text in texts)]
 
 
-def main(names: Sequence[str], *, sanitize: bool, stock_kernel: bool = False, clients: bool = False) -> int:
+def main(
+    names: Sequence[str],
+    *,
+    sanitize: bool,
+    stock_kernel: bool = False,
+    clients: bool = False,
+    in_browser: bool = False,
+) -> int:
     """Runs the tests in a pytest of their own and returns its status."""
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
-    only = (*(("stock_kernel",) if stock_kernel else ()), *(("safs_clients",) if clients else ()))
+    parts = {"stock_kernel": stock_kernel, "safs_clients": clients, "tests/browser": in_browser}
+    only = [part for part, asked_for in parts.items() if asked_for]
     files = select(wanted or only, test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
         for variant in variants_for(files):
@@ -65,5 +75,8 @@ def main(names: Sequence[str], *, sanitize: bool, stock_kernel: bool = False, cl
         environment["SHINGLE_STOCK_KERNEL"] = "1"
     if clients:
         environment["SHINGLE_CLIENTS"] = "1"
+    if in_browser:
+        environment["SHINGLE_BROWSER"] = "1"
+        environment["PYTHONPATH"] += f":{browser.packages()}"
     arguments = [*command, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

@@ -9,7 +9,6 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-_COLOURS = ("#d1495b", "#2e6f95", "#edae49", "#66a182", "#7a7a7a", "#8d5a97", "#333333", "#b07c4f")
 _HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 # The drives against measurements
 
@@ -150,17 +149,15 @@ def _sensitivity(bands: Sequence[Row]) -> str:
 def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
     """The page's figures; the same curves give the same bytes."""
     # Only here: matplotlib takes half a second to start.
-    import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from shingle.figure import STYLE
+    from shingle import plot
 
     folder.mkdir(parents=True, exist_ok=True)
-    colours = {row["drive"]: _COLOURS[index % len(_COLOURS)] for index, row in enumerate(curves)}
+    choice = (*plot.COLOURS, plot.INK)
+    colours = {row["drive"]: choice[index % len(choice)] for index, row in enumerate(curves)}
     paths: list[Path] = []
-    with plt.rc_context(STYLE):
+    with plt.rc_context(plot.STYLE):
 
         def save(name: str, x: str, y: str) -> None:
             axes.set_xlabel(x)

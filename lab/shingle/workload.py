@@ -107,6 +107,13 @@ def _churn_hot(scale: float) -> Arguments:
     return _churn(scale) | {"hot_percent": 10, "hot_operations_percent": 90}
 
 
+def _appended(each_gib: int, **more: object) -> Callable[[float], Arguments]:
+    """Seed 002, "Measured SAFS Applications": four files, one block to each in turn, until 64 GiB are so full.
+
+    Blocks of 64 KiB are our reading: of 4 KiB they take a simulated FUSE server ten times as long."""
+    return lambda scale: {"files": 4, "each_bytes": _mebibytes(each_gib << 30, scale), "io_bytes": 64 << 10, **more}
+
+
 def _on(path: str) -> Callable[[float], Arguments]:
     return lambda scale: {"path": path}
 
@@ -155,6 +162,21 @@ _ALL = (
     ),
     Workload("SequentialWrite", "sequential_write", "one file of 8 GiB, written in order", _sequential,
         writes_bytes=8 * _GIB),
+    Workload(
+        "AppendHalf", "append_in_turn", "32 GiB appended to four files, 64 KiB to each in turn", _appended(8),
+        writes_bytes=32 * _GIB,
+    ),
+    Workload("ReadHalf", "read_in_turn", "AppendHalf's files, 64 KiB of each in turn", _appended(8), "AppendHalf"),
+    Workload("RemoveHalf", "removefiles", "AppendHalf's files deleted", _on("appended"), "AppendHalf", False),
+    Workload(
+        "AppendMost", "append_in_turn", "48 GiB appended to four files, 64 KiB to each in turn", _appended(12),
+        writes_bytes=48 * _GIB,
+    ),
+    Workload(
+        "ReplaceMost", "append_in_turn", "each of AppendMost's files deleted, made anew and appended to",
+        _appended(12, replace=True), "AppendMost",
+    ),
+    Workload("RemoveMost", "removefiles", "AppendMost's files deleted", _on("appended"), "AppendMost", False),
 )  # fmt: skip
 
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}

@@ -3,7 +3,10 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from shingle.paths import ROOT
 
@@ -69,22 +72,35 @@ def test_once_set_up_it_installs_nothing(tmp_path: Path) -> None:
     assert entered.stderr == ""
 
 
-def test_what_the_stock_kernel_needs_is_asked_for_only_then(tmp_path: Path) -> None:
-    without(tmp_path, "qemu-system-x86", "dkms")
+@pytest.mark.parametrize(
+    ("option", "some"),
+    [
+        ("--stock-kernel", {"dkms", "qemu-system-x86"}),
+        ("--clients", {"ffmpeg", "rocksdb-tools"}),
+        ("--browser", {"chromium", "chromium-driver"}),
+    ],
+)
+def test_what_some_tests_need_is_asked_for_only_then(tmp_path: Path, option: str, some: set[str]) -> None:
+    without(tmp_path, *some)
     program(tmp_path, "id", "echo 1000")
     assert enter(tmp_path, "drives").returncode == 0
-    entered = enter(tmp_path, "test", "--stock-kernel")
+    entered = enter(tmp_path, "test", option)
     assert entered.returncode == 2
     asked, line = "shingle: apt-get install --no-install-recommends ", entered.stderr.splitlines()[-1]
     assert line.startswith(asked)
     # Where nothing of it is installed it asks for more.
-    assert {"dkms", "qemu-system-x86"} <= set(line.removeprefix(asked).split())
+    assert some <= set(line.removeprefix(asked).split())
 
 
-def test_what_the_clients_of_safs_need_is_asked_for_only_then(tmp_path: Path) -> None:
-    without(tmp_path, "ffmpeg", "rocksdb-tools")
-    program(tmp_path, "id", "echo 1000")
-    assert enter(tmp_path, "drives").returncode == 0
-    entered = enter(tmp_path, "test", "--clients")
+def test_snakemake_is_installed_for_the_matrix_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    ours = Path(sys.prefix)
+    (cache / ours.name).symlink_to(ours)
+    # No network, no wheels that lie about.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    assert enter(tmp_path, "cells", "field", cache=cache).returncode == 0
+    entered = enter(tmp_path, "matrix", "field", cache=cache)
     assert entered.returncode == 2
-    assert {"ffmpeg", "rocksdb-tools"} <= set(entered.stderr.splitlines()[-1].split())
+    assert entered.stderr.splitlines()[-1].startswith("shingle: pip could not install lab/requirements-workflow.txt")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What a user would pick instead today: the file systems of the kernel, side by side, on three drive-managed disks; and
+those that write zones in order on a host-managed one, where SAFS takes part in the work that only appends.
+
+Across file systems only all bytes together, the time and the time of cleaning are compared: what is metadata and what a
+journal differs from one to the next. A workload that a file system does not bring to its end is a result, too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.table import Table
+
+from shingle import run, workload
+from shingle.experiment import Expectation, Experiment
+from shingle.record import NotRecorded, Record, cell
+from shingle.table import mib, seconds
+
+LAZY, BASELINE = "ext4-lazy", "ext4-10g"
+DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
+ANYWHERE = ("ext4", BASELINE, LAZY, "nilfs2", "f2fs", "btrfs", "xfs")
+# SAFS takes part in what only appends.
+HOST_MANAGED, IN_ORDER, APPENDING = "hc620", ("f2fs", "btrfs"), ("safs",)
+DIRECTORIES = ("MakeDirs", "RemoveDirs")
+FILES = ("CreateFiles", "FindFiles", "RemoveFiles")
+SERVER = ("Postmark",)
+APPENDED = ("AppendMost", "ReplaceMost")
+GENERAL = (DIRECTORIES, FILES, SERVER)
+SCALE = 0.1
+# Slower by no more than this counts as equal.
+EQUAL = 1.01
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    found = []
+    for names in (*GENERAL, APPENDED):
+        plan = workload.plan(names, scale=scale, seed=seed)
+        for drive in DRIVE_MANAGED:
+            found += run.cells(drive, ANYWHERE, plan)
+        found += run.cells(HOST_MANAGED, (*IN_ORDER, *(APPENDING if names is APPENDED else ())), plan)
+    return [replace(each, may_fail=True) for each in found]
+
+
+def spent_s(record: Record) -> float:
+    return float(record["virtual_s"])
+
+
+def ranked(records: Sequence[Record]) -> list[Record]:
+    """Those that came to their end, the fastest first; then the others."""
+    return sorted(records, key=lambda each: ("failed" in each, spent_s(each)))
+
+
+def tables(records: Sequence[Record]) -> Iterator[Table]:
+    """For each drive: who comes first in each phase, by how much, and how long the disk stays busy afterwards."""
+    for drive in dict.fromkeys(each["drive"] for each in records):
+        shown = Table(title=drive, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        shown.add_column("phase", no_wrap=True)
+        shown.add_column("file system", no_wrap=True)
+        for heading in ("virtual time", "times the first's", "MiB written", "MiB read", "cleaning afterwards"):
+            shown.add_column(heading, justify="right")
+        own = [each for each in records if each["drive"] == drive and each["phase"] != run.MOUNT]
+        for label, phase in dict.fromkeys((each["workload"], each["phase"]) for each in own):
+            rows = ranked([each for each in own if (each["workload"], each["phase"]) == (label, phase)])
+            after = f"{phase} after {label.split(',')[-1]}" if phase == workload.UNMOUNT else phase
+            for number, each in enumerate(rows):
+                shown.add_row(
+                    after if number == 0 else "",
+                    each["file_system"],
+                    *times(each, rows[0]),
+                    mib(each["total_written_bytes"]),
+                    mib(each["total_read_bytes"]),
+                    seconds(each["cleaning_s"]),
+                    end_section=each is rows[-1],
+                )
+        yield shown
+
+
+def times(each: Record, first: Record) -> tuple[str, str]:
+    if "failed" in each:
+        return "failed", ""
+    part = f"{spent_s(each) / spent_s(first):,.2f}" if spent_s(first) else ""
+    return seconds(spent_s(each)), part
+
+
+def of_workload(records: Sequence[Record], names: Sequence[str]) -> list[Record]:
+    """An unmount is of the workload before it."""
+    return [each for each in records if each["workload"] == ",".join(names)]
+
+
+def whole_s(records: Sequence[Record], drive: str, file_system: str, names: Sequence[str]) -> float:
+    """All phases, the unmount and all cleaning: until the disk is quiet."""
+    own = of_workload(records, names)
+    found = [cell(own, file_system, phase, drive) for phase in (*names, workload.UNMOUNT)]
+    return sum(spent_s(each) + float(each["cleaning_s"]) for each in found)
+
+
+def ahead(records: Sequence[Record], drive: str, names: Sequence[str]) -> bool:
+    """Whether journal_lazy is ahead of each that comes to its end."""
+    ours = whole_s(records, drive, LAZY, names)
+    for other in ANYWHERE:
+        try:
+            if other != LAZY and whole_s(records, drive, other, names) < ours:
+                return False
+        except NotRecorded:
+            continue
+    return True
+
+
+def never_slower(records: Sequence[Record]) -> bool:
+    """Phase by phase, the unmount included."""
+    for drive in DRIVE_MANAGED:
+        for names in (*GENERAL, APPENDED):
+            own = of_workload(records, names)
+            for phase in (*names, workload.UNMOUNT):
+                lazy, baseline = (spent_s(cell(own, name, phase, drive)) for name in (LAZY, BASELINE))
+                if lazy > EQUAL * baseline:
+                    return False
+    return True
+
+
+def leads(drive: str, names: Sequence[str]) -> Expectation:
+    return Expectation(
+        f"{', '.join(names)}, unmount and cleaning on {drive}: {LAZY} is ahead of all others",
+        lambda records: ahead(records, drive, names),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="e40-field",
+    claim="on drive-managed disks journal_lazy is ahead of what users would pick in metadata and file-server work",
+    runs=runs,
+    phases=(*DIRECTORIES, *FILES, *SERVER, *APPENDED, workload.UNMOUNT),
+    scale=SCALE,
+    scaling="Drives, journals and persistent caches are not scaled.",
+    expectations=(
+        *(leads(drive, names) for drive in DRIVE_MANAGED for names in GENERAL),
+        Expectation(f"{LAZY} is never more than 1 % slower than {BASELINE}, the unmount included", never_slower),
+    ),
+    tables=tables,
+)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The report as text; tests/browser has what a reader does with it."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shingle import claims_page, cli, figures, report
+from shingle.claims import judged
+from shingle.paths import ROOT
+from shingle.record import NotRecorded
+
+_VOID = {"meta", "link", "br", "img", "input", "hr"}
+# Few, and quickly drawn.
+FILES = (ROOT / "results/e16.jsonl", ROOT / "results/e19.jsonl")
+
+
+class Reader(HTMLParser):
+    """Refuses what is not nested properly, and keeps what the tests ask for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[int] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in _VOID:
+            return
+        self.open.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] in (["td"], ["th"]):
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return report.html(FILES)
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Reader:
+    return Reader(text)
+
+
+def test_it_asks_no_server_for_anything(text: str, page: Reader) -> None:
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "srcset", "data", "action", "poster"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "base", "image", "img")
+    assert "@import" not in text
+    assert set(re.findall(r"url\((.)", text)) <= {"#"}
+    (policy,) = [each["content"] for _, each in page.tags if each.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None and policy.startswith("default-src 'none'")
+
+
+def test_the_same_records_give_the_same_bytes(text: str) -> None:
+    assert report.html(FILES) == text
+
+
+def test_names_are_unique_and_references_lead_somewhere(text: str, page: Reader) -> None:
+    names = [each["id"] for _, each in page.tags if "id" in each]
+    assert len(set(names)) == len(names)
+    for _, each in page.tags:
+        referred = (each.get("aria-labelledby") or "").split() + (each.get("aria-describedby") or "").split()
+        referred += [value[1:] for key in ("href", "xlink:href") if (value := each.get(key))]
+        assert set(referred) <= set(names), each
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(names)
+
+
+def test_headings_skip_no_level(page: Reader) -> None:
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(page.headings, page.headings[1:], strict=False))
+
+
+def test_it_has_landmarks_a_language_and_named_tables_and_figures(page: Reader) -> None:
+    tags = [tag for tag, _ in page.tags]
+    assert {"header", "nav", "main", "footer"} <= set(tags)
+    assert ("html", {"lang": "en"}) in page.tags
+    assert tags.count("caption") == tags.count("table")
+    assert all("scope" in each for tag, each in page.tags if tag == "th")
+    drawings = [each for tag, each in page.tags if tag == "svg"]
+    assert len(drawings) == len(FILES)
+    assert all(each["role"] == "img" and each["aria-labelledby"] for each in drawings)
+
+
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[str]:
+    """Of all committed records, without the figures, which take long."""
+
+    def not_drawn(*_: object) -> Path:
+        raise NotRecorded("not drawn.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "draw", not_drawn)
+        yield report.html()
+
+
+def test_every_row_of_the_page_of_claims_is_in_it(undrawn: str) -> None:
+    found = {tuple(cell.strip() for cell in row) for row in Reader(undrawn).rows}
+    lines = [line for line in claims_page.PAGE.read_text().splitlines() if re.match(r"\| T\d", line)]
+    assert lines
+    for line in lines:
+        target, what, paper, ours, off, verdict = (cell.strip() for cell in line.strip("|").split("|"))
+        assert any((*row[:4], *row[5:]) == (what, target, paper, ours, off, verdict) for row in found), line
+
+
+def test_what_is_not_reproduced_has_its_reason(undrawn: str) -> None:
+    start, end = undrawn.index('id="off"'), undrawn.index('id="e01-first-light"')
+    listed = html.unescape(undrawn[start:end])
+    for chosen in claims_page.experiments():
+        rows = judged(chosen.claims, claims_page.records_of(chosen))
+        wrong = [row for row in rows if row.verdict in ("above", "below")]
+        assert (f"claims of {chosen.name} that are " in listed.lower()) == any(
+            row.verdict not in ("reproduced", "passed") for row in rows
+        )
+        if wrong:
+            assert (chosen.finding or "No reason has been found by experiment yet.") in listed
+        for row in wrong:
+            assert row.claim.what in listed
+
+
+def test_seeds_are_shown_as_mean_and_deviation(tmp_path: Path) -> None:
+    lines = FILES[0].read_text().splitlines()
+    second = [json.loads(line) | {"seed": 2} for line in lines]
+    for each in second:
+        each["virtual_s"] *= 1.1
+    file = tmp_path / "two.jsonl"
+    file.write_text("".join(f"{line}\n" for line in (*lines, *map(json.dumps, second))))
+    (row,) = [row for row in Reader(report.html([file])).rows if row[0].endswith("directory, ext4-10g")][:1]
+    assert row[3] == "65.7 ± 4.42 s"
+    assert row[4] == "2"
+
+
+def test_text_from_records_cannot_become_markup(tmp_path: Path) -> None:
+    records = [json.loads(line) for line in FILES[0].read_text().splitlines()]
+    for each in records:
+        each["drive"] = "<script>alert(1)</script>"
+    file = tmp_path / "bad.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in records))
+    text = report.html([file])
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder/mine.html"
+    answered = CliRunner().invoke(cli.cli, ["report", "--record", str(FILES[0]), "-o", str(path)])
+    assert answered.exit_code == 0, answered.output
+    Reader(path.read_text())
