@@ -75,6 +75,9 @@ class FileSystem:
     programs: tuple[Path, ...] = ()
     # A program of ours that makes the file system and serves it through FUSE, found in /run/out too.
     server: str | None = None
+    # A program of the host that works on the mounted file system by itself: the guest starts it after the mount, and
+    # ends it before the unmount. It goes to the background and prints nothing that is needed.
+    daemon: tuple[str, ...] = ()
     # Files of sysfs and what is written into them after the mount.
     settings: tuple[tuple[str, str], ...] = ()
     # Of the drive, from its start; the paper's partitions. None: all of it.
@@ -95,23 +98,31 @@ class FileSystem:
 
     def mount_steps(self) -> list[job.Step]:
         if self.server is None:
-            return [job.mount(self.kernel_name, self.options)]
+            daemon = [job.run((*self.daemon, job.DEVICE, job.MOUNT_POINT))] if self.daemon else []
+            return [job.mount(self.kernel_name, self.options), *daemon]
         options = ("-o", self.options) if self.options else ()
         return [job.run((f"{job.OUT}/{self.server}", "mount", *options, job.DEVICE, job.MOUNT_POINT))]
 
     def served(self, step: job.Step) -> list[job.Step]:
-        """What a step of a workload is for a file system that a program serves.
+        """What a step of a workload is for a file system to which a program belongs."""
+        phase = step.get("phase")
+        of = phase if isinstance(phase, str) else None
+        if self.daemon and step["do"] == "umount":
+            # As umount.nilfs2 does: it holds the mount point open.
+            name = Path(self.daemon[0]).name
+            stop = f"kill $(pidof {name}) && while pidof {name} >/dev/null; do sleep 0.01; done"
+            return [job.run(("/bin/sh", "-c", stop), phase=of), step]
+        return [step] if self.server is None else self._by_server(step, of)
+
+    def _by_server(self, step: job.Step, phase: str | None) -> list[job.Step]:
+        """What a step is for a file system that a program serves.
 
         The kernel does not tell such a program of sync(2), only of fsync of a file or a directory; it does not wait for
         it at unmount; and its caches are not the kernel's: they are cold after another mount.
         """
-        if self.server is None:
-            return [step]
-        phase = step.get("phase")
-        of = phase if isinstance(phase, str) else None
-        ended = job.run(("/usr/bin/flock", "-w", "3600", job.DEVICE, "/bin/true"), phase=of)
+        ended = job.run(("/usr/bin/flock", "-w", "3600", job.DEVICE, "/bin/true"), phase=phase)
         if step["do"] == "sync":
-            return [step, job.run(("/bin/sync", job.MOUNT_POINT), phase=of)]
+            return [step, job.run(("/bin/sync", job.MOUNT_POINT), phase=phase)]
         if step["do"] == "umount":
             return [step, ended]
         if step["do"] == "drop_caches":
@@ -211,9 +222,10 @@ _ALL = (
     FileSystem(
         name="nilfs2",
         kernel_name="nilfs2",
-        summary="NILFS2, log-structured; without its cleaner daemon",
+        summary="NILFS2, log-structured; with its cleaner as it is shipped, which keeps an hour of checkpoints",
         mkfs=("/sbin/mkfs.nilfs2", "-q", "-f", "-K"),
         version=("/sbin/mkfs.nilfs2", "-V"),
+        daemon=("/sbin/nilfs_cleanerd",),
         reserves_space=False,
     ),
     FileSystem(

@@ -30,7 +30,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let bytes = data.len() as u64;
         let end = offset
             .checked_add(bytes)
-            .filter(|end| *end <= i64::MAX as u64);
+            .filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooBig)?;
         self.load(ino)?;
         let written = self.staging(ino).end();
@@ -352,7 +352,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Changes a file's size: to nothing, or to what is at least written.
     pub fn truncate(&mut self, ino: Ino, size: u64) -> Result {
-        if size > i64::MAX as u64 {
+        if size > FILE_BYTES_MAX {
             return Err(Error::TooBig);
         }
         let inode = self.regular(ino)?;
@@ -654,7 +654,8 @@ pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) 
 
 #[cfg(test)]
 mod tests {
-    use crate::format::{FileType, BLOCK, ROOT_INO};
+    use crate::error::Error;
+    use crate::format::{FileType, BLOCK, FILE_BYTES_MAX, ROOT_INO};
     use crate::testing::made;
     use crate::{FileSystem, Options, Owner};
 
@@ -683,5 +684,21 @@ mod tests {
             let found = fs.read(file, 0, expected.len() + 1).unwrap();
             assert_eq!(found, expected, "{before} bytes, then some at {at}");
         }
+    }
+
+    #[test]
+    fn a_gap_as_long_as_a_file_can_be_takes_neither_long_nor_all_memory() {
+        let mut fs = FileSystem::mount(made(), Options::default(), 1).unwrap();
+        let file = fs.create(ROOT_INO, b"file", FileType::Regular, Owner::default(), 0);
+        let file = file.unwrap();
+        let too_big = |result| assert!(matches!(result, Err(Error::TooBig)), "{result:?}");
+        too_big(fs.truncate(file, FILE_BYTES_MAX + 1));
+        too_big(fs.write(file, FILE_BYTES_MAX - 5, b"beyond"));
+        fs.truncate(file, FILE_BYTES_MAX).unwrap();
+        fs.write(file, FILE_BYTES_MAX - 6, b"behind").unwrap();
+        fs.fsync(file).unwrap();
+        let mut fs = FileSystem::mount(fs.unmount().unwrap(), Options::default(), 2).unwrap();
+        let found = fs.read(file, FILE_BYTES_MAX - 8, 10).unwrap();
+        assert_eq!(found, b"\0\0behind");
     }
 }

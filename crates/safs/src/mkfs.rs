@@ -97,7 +97,11 @@ fn write_first<D: ZonedDevice>(
     catalog.put(Key::inode(ROOT_INO), directory.encode());
     let root_seq = layout.first_root();
     catalog.commit(disk, root_seq)?;
-    let mut zones = Zones::new(superblock.zones, superblock.random_zones);
+    let mut zones = Zones::new(
+        superblock.zones,
+        superblock.random_zones,
+        disk.geometry().capacity_blocks,
+    );
     let log = zones.take(ZoneKind::Log, Ino(0)).ok_or(Error::NoSpace)?;
     let mut image = zones.encode();
     image.extend(catalog.nodes.encode_map());

@@ -2,7 +2,7 @@
 //! The zone table: what each zone is for, how far it is written, what lives in it.
 //!
 //! INV-S3: an epoch never repeats; it is made of the mount's number and a counter. INV-S12: `live_bytes` of a zone is the
-//! sum of the extents that lie in it.
+//! sum of the extents that lie in it. INV-S15: no zone is written beyond its end, whatever an image or a segment says.
 
 use crate::error::{Error, Result};
 use crate::format::{Ino, ZoneEntry, ZoneKind, ZoneStage, ZONE_ENTRY_BYTES};
@@ -12,6 +12,8 @@ use zoned::ZoneId;
 /// See the module's head.
 pub struct Zones {
     entries: Vec<ZoneEntry>,
+    /// Blocks that one zone holds.
+    capacity_blocks: u32,
     free: BTreeSet<u32>,
     mount_gen: u64,
     opened: u32,
@@ -19,8 +21,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// A fresh table: random-write zones, and the rest free.
-    pub fn new(zones: u32, random_zones: u32) -> Self {
+    /// A fresh table: random-write zones, and the rest free. Each holds `capacity_blocks`.
+    pub fn new(zones: u32, random_zones: u32, capacity_blocks: u32) -> Self {
         let entry = |zone| {
             if zone < random_zones {
                 ZoneEntry::RANDOM
@@ -28,12 +30,13 @@ impl Zones {
                 ZoneEntry::FREE
             }
         };
-        Zones::of((0..zones).map(entry).collect(), 1)
+        Zones::of((0..zones).map(entry).collect(), capacity_blocks, 1)
     }
 
-    fn of(entries: Vec<ZoneEntry>, mount_gen: u64) -> Self {
+    fn of(entries: Vec<ZoneEntry>, capacity_blocks: u32, mount_gen: u64) -> Self {
         let mut table = Zones {
             entries,
+            capacity_blocks,
             free: BTreeSet::new(),
             mount_gen,
             opened: 0,
@@ -43,12 +46,27 @@ impl Zones {
         table
     }
 
-    /// Reads the table of an image.
-    pub fn decode(bytes: &[u8], mount_gen: u64) -> Result<Self> {
+    /// Reads the table of an image, for zones of `capacity_blocks`.
+    pub fn decode(bytes: &[u8], capacity_blocks: u32, mount_gen: u64) -> Result<Self> {
         let entries = bytes.chunks_exact(ZONE_ENTRY_BYTES).map(ZoneEntry::decode);
         let entries = entries.collect::<std::result::Result<_, _>>();
         let damaged = |reason| Error::corrupt("the zone table", reason);
-        Ok(Zones::of(entries.map_err(damaged)?, mount_gen))
+        let table = Zones::of(entries.map_err(damaged)?, capacity_blocks, mount_gen);
+        for (zone, entry) in table.iter() {
+            table.check(zone, entry)?;
+        }
+        Ok(table)
+    }
+
+    /// INV-S15.
+    fn check(&self, zone: ZoneId, entry: &ZoneEntry) -> Result {
+        if entry.write_blocks > self.capacity_blocks {
+            return Err(Error::corrupt(
+                format!("zone {}", zone.0),
+                "it ends before the place to which it is written",
+            ));
+        }
+        Ok(())
     }
 
     /// The table's bytes.
@@ -86,9 +104,10 @@ impl Zones {
 
     /// Changes an entry.
     pub fn change(&mut self, zone: ZoneId, change: impl FnOnce(&mut ZoneEntry)) -> Result {
-        self.get(zone)?;
-        let entry = &mut self.entries[zone.0 as usize];
-        change(entry);
+        let mut entry = *self.get(zone)?;
+        change(&mut entry);
+        self.check(zone, &entry)?;
+        self.entries[zone.0 as usize] = entry;
         if entry.stage == ZoneStage::Free {
             self.free.insert(zone.0);
         } else {
@@ -144,5 +163,23 @@ impl Zones {
             .iter()
             .map(|entry| u64::from(entry.live_bytes))
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_zone_is_written_beyond_its_end() {
+        let mut zones = Zones::new(3, 1, 64);
+        zones
+            .change(ZoneId(1), |entry| entry.write_blocks = 64)
+            .unwrap();
+        assert!(Zones::decode(&zones.encode(), 64, 1).is_ok());
+        assert!(Zones::decode(&zones.encode(), 63, 1).is_err());
+        let beyond = zones.change(ZoneId(1), |entry| entry.write_blocks += 1);
+        assert!(beyond.is_err());
+        assert_eq!(zones.get(ZoneId(1)).unwrap().write_blocks, 64);
     }
 }

@@ -9,6 +9,9 @@ pub const INODE_BYTES: usize = 128;
 /// Bytes of an extent.
 pub const EXTENT_BYTES: usize = 24;
 
+/// No file is longer: a gap before what is appended takes an extent for each 2 GiB, and these go through memory.
+pub const FILE_BYTES_MAX: u64 = 1 << 46;
+
 const FRAGMENT: u32 = 1;
 const HOLE: u32 = 2;
 
@@ -146,7 +149,9 @@ impl Inode {
             rdev: from.u32()?,
             next_dirent: from.u64()?,
         };
-        if inode.written > inode.size || inode.head > inode.written || inode.size > i64::MAX as u64
+        if inode.written > inode.size
+            || inode.head > inode.written
+            || inode.size > FILE_BYTES_MAX
         {
             return Err(Damage("an inode's sizes contradict each other"));
         }
