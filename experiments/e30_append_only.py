@@ -22,6 +22,19 @@ IN_ORDER = ("f2fs", "btrfs")
 ONE = ("AppendHalf", "ReadHalf", "RemoveHalf")
 TWO = ("AppendMost", "ReplaceMost", "RemoveMost")
 RAW, RAW_WRITE, RAW_READ = "raw", "RawWrite", "RawRead"
+EAGER = "nilfs2-eager"
+CLEANER = "/run/nilfs_cleanerd.conf"
+# NILFS2's cleaner with everything set to speed: nothing kept for later, no pause, as much at a time as it can.
+NO_PAUSE = """\
+protection_period 0
+min_clean_segments 0
+nsegments_per_clean 32
+cleaning_interval 0.01
+selection_policy timestamp
+min_reclaimable_blocks 1%
+use_set_suinfo
+use_mmap
+"""
 CAPACITY_BYTES = 64 << 30
 RANDOM_ZONES, ZONE_BYTES = 16, 256 << 20
 RAW_BYTES, RAW_IO_BYTES = 8 << 30, 16 << 20
@@ -55,14 +68,15 @@ def disk(name: str) -> drive.Profile:
     return replace(drive.changed(profile, "translation.conventional_first", RANDOM_ZONES), name=name)
 
 
-def file_systems(name: str) -> list[fs.FileSystem]:
+def file_systems(name: str, phases: Sequence[str] = ONE) -> list[fs.FileSystem]:
     ours = fs.find(SAFS)
     slides = replace(ours, name=SLIDES, options="placement=log")
-    if name == CONVENTIONAL:
-        return [fs.find(each) for each in ANYWHERE]
-    if name == HOST_AWARE:
-        return [ours, slides, *(fs.find(each) for each in ANYWHERE)]
-    return [ours, *(fs.find(each) for each in IN_ORDER)]
+    others = [fs.find(each) for each in (IN_ORDER if name == HOST_MANAGED else ANYWHERE)]
+    if name != HOST_MANAGED and phases is TWO:
+        nilfs2 = fs.find("nilfs2")
+        daemon = (*nilfs2.daemon, "-c", CLEANER)
+        others.append(replace(nilfs2, name=EAGER, settings=((CLEANER, NO_PAUSE),), daemon=daemon))
+    return [*{CONVENTIONAL: (), HOST_AWARE: (ours, slides), HOST_MANAGED: (ours,)}[name], *others]
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
@@ -72,11 +86,11 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     found = []
     for name in (HOST_AWARE, CONVENTIONAL, HOST_MANAGED):
         found.append(run.Run(disk(name), nothing, raw, capacity_bytes=CAPACITY_BYTES))
-        for names in (ONE, TWO):
-            plan = workload.plan(names, scale=scale, seed=seed)
+        for phases in (ONE, TWO):
+            plan = workload.plan(phases, scale=scale, seed=seed)
             found += [
                 run.Run(disk(name), each, plan, capacity_bytes=CAPACITY_BYTES, may_fail=True)
-                for each in file_systems(name)
+                for each in file_systems(name, phases)
             ]
     return found
 
@@ -108,7 +122,7 @@ def amplification(records: Sequence[Record], file_system: str, name: str, phases
 def ahead(records: Sequence[Record], name: str, phases: Sequence[str]) -> bool:
     """Whether SAFS takes less time than each that comes to its end."""
     ours = seconds_of(records, SAFS, name, phases)
-    for other in file_systems(name):
+    for other in file_systems(name, phases):
         if other.name in (SAFS, SLIDES):
             continue
         try:
@@ -180,7 +194,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
     panels = []
     for title, phases in (("Application 1", ONE), ("Application 2", TWO)):
         rows = [bar(each.name, name, phases) for name in (HOST_AWARE, CONVENTIONAL, HOST_MANAGED)
-                for each in file_systems(name)]  # fmt: skip
+                for each in file_systems(name, phases)]  # fmt: skip
         panels.append(bars.Panel(f"{title}, scale {scale:g}", "virtual s", rows))
     bars.draw(panels, stem)
 

@@ -75,11 +75,11 @@ class FileSystem:
     programs: tuple[Path, ...] = ()
     # A program of ours that makes the file system and serves it through FUSE, found in /run/out too.
     server: str | None = None
-    # A program of the host that works on the mounted file system by itself: the guest starts it after the mount, and
-    # ends it before the unmount. It goes to the background and prints nothing that is needed.
-    daemon: tuple[str, ...] = ()
-    # Files of sysfs and what is written into them after the mount.
+    # Files and what is written into them after the mount: of sysfs, or of /run.
     settings: tuple[tuple[str, str], ...] = ()
+    # A program of the host that works on the mounted file system by itself: the guest starts it after the settings, and
+    # ends it before the unmount. It goes to the background.
+    daemon: tuple[str, ...] = ()
     # Of the drive, from its start; the paper's partitions. None: all of it.
     size_bytes: int | None = None
     # Files of sysfs with one number each, read at the end of each workload.
@@ -98,8 +98,9 @@ class FileSystem:
 
     def mount_steps(self) -> list[job.Step]:
         if self.server is None:
+            settings = [job.write(path, text) for path, text in self.settings]
             daemon = [job.run((*self.daemon, job.DEVICE, job.MOUNT_POINT))] if self.daemon else []
-            return [job.mount(self.kernel_name, self.options), *daemon]
+            return [job.mount(self.kernel_name, self.options), *settings, *daemon]
         options = ("-o", self.options) if self.options else ()
         return [job.run((f"{job.OUT}/{self.server}", "mount", *options, job.DEVICE, job.MOUNT_POINT))]
 

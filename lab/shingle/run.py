@@ -90,7 +90,6 @@ def steps_of(run: Run, classes: Sequence[job.Step], *, save: bool) -> list[job.S
     """The whole job: classes told to the drive, mount, workload, unmount."""
     steps = list(classes)
     steps += [step | {"phase": MOUNT} for step in run.variant.mount_steps()]
-    steps += [job.write(path, text) for path, text in run.variant.settings]
     # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
     steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
     for step in run.plan.steps():

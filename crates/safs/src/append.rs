@@ -14,8 +14,6 @@ use zoned::{ZoneId, ZonedDevice};
 
 /// A gap that is shorter is filled with zeros; a longer one becomes a hole.
 const SHORT_GAP_BYTES: u64 = 64 << 10;
-/// Bytes of the largest hole in one extent.
-const HOLE_BYTES: u64 = 1 << 31;
 /// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
 const REMOVE_MAX: usize = 256;
 /// Others' data that a segment takes along when one file is made durable.

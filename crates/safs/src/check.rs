@@ -203,7 +203,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         let drop_it = || Fix::Batch(vec![Change::Delete(cell.key.clone())]);
         let (logical, extent) = extent_of(cell).inspect_err(|_| fixes.push(drop_it()))?;
         let start = logical.saturating_mul(BLOCK as u64);
+        let end = start.saturating_add(u64::from(extent.bytes));
         let wrong = |reason: &str| crate::error::Error::corrupt(format!("{:?}", cell.key), reason);
+        if end > FILE_BYTES_MAX {
+            fixes.push(drop_it());
+            return Err(wrong("it lies behind where a file can end"));
+        }
         if links.fragment_at.is_some() {
             fixes.push(drop_it());
             return Err(wrong("an extent follows a fragment"));
@@ -217,7 +222,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if start > expected {
             fixes.push(Fix::Hole(ino, expected, start));
         }
-        links.end = Some(start.saturating_add(u64::from(extent.bytes)));
+        links.end = Some(end);
         links.fragment_at = extent.is_fragment.then_some(start);
         links.stored += extent.stored();
         if !extent.is_hole {

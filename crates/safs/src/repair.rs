@@ -15,8 +15,6 @@ use zoned::{Block, ZoneId, ZonedDevice};
 const ROUNDS_MAX: usize = 8;
 /// Keys removed at a time.
 const REMOVE_MAX: usize = 256;
-/// Bytes of the largest hole in one extent.
-const HOLE_BYTES: u64 = 1 << 30;
 /// The directory in the root for what has lost its name.
 const FOUND: &[u8] = b"lost+found";
 

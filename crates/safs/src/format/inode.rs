@@ -9,6 +9,8 @@ pub const INODE_BYTES: usize = 128;
 /// Bytes of an extent.
 pub const EXTENT_BYTES: usize = 24;
 
+/// Bytes of the largest hole in one extent.
+pub const HOLE_BYTES: u64 = 1 << 31;
 /// No file is longer: a gap before what is appended takes an extent for each 2 GiB, and these go through memory.
 pub const FILE_BYTES_MAX: u64 = 1 << 46;
 
@@ -149,10 +151,7 @@ impl Inode {
             rdev: from.u32()?,
             next_dirent: from.u64()?,
         };
-        if inode.written > inode.size
-            || inode.head > inode.written
-            || inode.size > FILE_BYTES_MAX
-        {
+        if inode.written > inode.size || inode.head > inode.written || inode.size > FILE_BYTES_MAX {
             return Err(Damage("an inode's sizes contradict each other"));
         }
         Ok(inode)

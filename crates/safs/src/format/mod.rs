@@ -14,7 +14,7 @@ mod superblock;
 mod zone_entry;
 
 pub use bytes::{Damage, Reader, Writer};
-pub use inode::{Extent, FileType, Inode, EXTENT_BYTES, FILE_BYTES_MAX, INODE_BYTES};
+pub use inode::{Extent, FileType, Inode, EXTENT_BYTES, FILE_BYTES_MAX, HOLE_BYTES, INODE_BYTES};
 pub use key::{Dirent, Ino, Key, Kind, NAME_MAX, ROOT_INO, VALUE_MAX};
 pub use node::{Cell, Node, Pointer, NODE_BYTES, NODE_CELLS_BYTES, POINTER_BYTES};
 pub use root::{Image, LogPosition, Root, ROOT_SLOTS};
