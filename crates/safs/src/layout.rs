@@ -247,7 +247,7 @@ pub(crate) fn suits<D: ZonedDevice>(disk: &Disk<D>, superblock: &Superblock) -> 
     let geometry = disk.geometry();
     let is_other = match superblock.is_in_order() {
         true => geometry.conventional > 1 || !disk.keeps_write_pointers(),
-        false => superblock.random_zones > geometry.conventional,
+        false => superblock.random_zones != geometry.conventional,
     };
     if is_other
         || superblock.zones > geometry.zones

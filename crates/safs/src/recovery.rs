@@ -755,7 +755,11 @@ fn read_image<D: ZonedDevice>(
         return Err(Error::corrupt(place(), "both copies are bad"));
     }
     let capacity_blocks = disk.geometry().capacity_blocks;
-    let zones = Zones::decode(&image[..table_bytes], capacity_blocks, root.mount_gen)?;
+    let zones = Zones::decode(
+        &image[..table_bytes],
+        superblock.random_zones,
+        capacity_blocks,
+    )?;
     nodes.decode_map(&image[table_bytes..table_bytes + map_bytes])?;
     nodes.look(disk)?;
     if root.log.zone.0 < superblock.random_zones || zones.get(root.log.zone).is_err() {

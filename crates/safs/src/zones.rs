@@ -2,7 +2,8 @@
 //! The zone table: what each zone is for, how far it is written, what lives in it.
 //!
 //! INV-S3: an epoch never repeats; it is made of the mount's number and a counter. INV-S12: `live_bytes` of a zone is the
-//! sum of the extents that lie in it. INV-S15: no zone is written beyond its end, whatever an image or a segment says.
+//! sum of the extents that lie in it. INV-S15: no zone is written beyond its end, and the first ones are random-write zones
+//! and no others, whatever an image or a segment says.
 
 use crate::error::{Error, Result};
 use crate::format::{Ino, ZoneEntry, ZoneKind, ZoneStage, ZONE_ENTRY_BYTES};
@@ -12,6 +13,7 @@ use zoned::ZoneId;
 /// See the module's head.
 pub struct Zones {
     entries: Vec<ZoneEntry>,
+    random_zones: u32,
     /// Blocks that one zone holds.
     capacity_blocks: u32,
     free: BTreeSet<u32>,
@@ -30,15 +32,20 @@ impl Zones {
                 ZoneEntry::FREE
             }
         };
-        Zones::of((0..zones).map(entry).collect(), capacity_blocks, 1)
+        Zones::of(
+            (0..zones).map(entry).collect(),
+            random_zones,
+            capacity_blocks,
+        )
     }
 
-    fn of(entries: Vec<ZoneEntry>, capacity_blocks: u32, mount_gen: u64) -> Self {
+    fn of(entries: Vec<ZoneEntry>, random_zones: u32, capacity_blocks: u32) -> Self {
         let mut table = Zones {
             entries,
+            random_zones,
             capacity_blocks,
             free: BTreeSet::new(),
-            mount_gen,
+            mount_gen: 1,
             opened: 0,
             next: 0,
         };
@@ -46,12 +53,13 @@ impl Zones {
         table
     }
 
-    /// Reads the table of an image, for zones of `capacity_blocks`.
-    pub fn decode(bytes: &[u8], capacity_blocks: u32, mount_gen: u64) -> Result<Self> {
+    /// Reads the table of an image. Of its zones, which hold `capacity_blocks` each, the first `random_zones` are
+    /// random-write zones.
+    pub fn decode(bytes: &[u8], random_zones: u32, capacity_blocks: u32) -> Result<Self> {
         let entries = bytes.chunks_exact(ZONE_ENTRY_BYTES).map(ZoneEntry::decode);
         let entries = entries.collect::<std::result::Result<_, _>>();
         let damaged = |reason| Error::corrupt("the zone table", reason);
-        let table = Zones::of(entries.map_err(damaged)?, capacity_blocks, mount_gen);
+        let table = Zones::of(entries.map_err(damaged)?, random_zones, capacity_blocks);
         for (zone, entry) in table.iter() {
             table.check(zone, entry)?;
         }
@@ -60,13 +68,14 @@ impl Zones {
 
     /// INV-S15.
     fn check(&self, zone: ZoneId, entry: &ZoneEntry) -> Result {
-        if entry.write_blocks > self.capacity_blocks {
-            return Err(Error::corrupt(
-                format!("zone {}", zone.0),
-                "it ends before the place to which it is written",
-            ));
-        }
-        Ok(())
+        let wrong = if entry.write_blocks > self.capacity_blocks {
+            "it ends before the place to which it is written"
+        } else if (zone.0 < self.random_zones) != (entry.kind == ZoneKind::Random) {
+            "it cannot be of this kind"
+        } else {
+            return Ok(());
+        };
+        Err(Error::corrupt(format!("zone {}", zone.0), wrong))
     }
 
     /// The table's bytes.
@@ -173,13 +182,21 @@ mod tests {
     #[test]
     fn no_zone_is_written_beyond_its_end() {
         let mut zones = Zones::new(3, 1, 64);
-        zones
-            .change(ZoneId(1), |entry| entry.write_blocks = 64)
-            .unwrap();
-        assert!(Zones::decode(&zones.encode(), 64, 1).is_ok());
-        assert!(Zones::decode(&zones.encode(), 63, 1).is_err());
+        let whole = |entry: &mut ZoneEntry| entry.write_blocks = 64;
+        zones.change(ZoneId(1), whole).unwrap();
+        assert!(Zones::decode(&zones.encode(), 1, 64).is_ok());
+        assert!(Zones::decode(&zones.encode(), 1, 63).is_err());
         let beyond = zones.change(ZoneId(1), |entry| entry.write_blocks += 1);
         assert!(beyond.is_err());
         assert_eq!(zones.get(ZoneId(1)).unwrap().write_blocks, 64);
+    }
+
+    #[test]
+    fn a_random_write_zone_is_nothing_else() {
+        let mut zones = Zones::new(3, 1, 64);
+        assert!(Zones::decode(&zones.encode(), 2, 64).is_err());
+        assert!(Zones::decode(&zones.encode(), 0, 64).is_err());
+        let freed = zones.change(ZoneId(0), |entry| *entry = ZoneEntry::FREE);
+        assert!(freed.is_err());
     }
 }
