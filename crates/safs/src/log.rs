@@ -10,6 +10,8 @@ use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::{ZoneId, ZonedDevice};
 
+/// With more files in memory than this, none keeps the room of what it had to write before.
+const BUFFERS_KEPT: usize = 16;
 /// A log zone with less room than this is left.
 const LOG_ROOM_MIN: u32 = 8;
 /// A zone with at most so many blocks left is filled up, not finished.
@@ -291,14 +293,18 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Data of a file are in a segment.
     pub(crate) fn written(&mut self, ino: Ino, blocks: u32, tail: Option<Extent>) {
-        let staging = self
-            .files
-            .get_mut(&ino)
-            .and_then(|open| open.staging.as_mut());
-        if let Some(staging) = staging {
+        let many = self.files.len() > BUFFERS_KEPT;
+        let Some(open) = self.files.get_mut(&ino) else {
+            return;
+        };
+        let is_closed = open.handles == 0;
+        if let Some(staging) = open.staging.as_mut() {
             let before = staging.held();
             staging.advance(blocks, tail, self.now_ns);
             self.held_bytes -= before - staging.held();
+            if is_closed || many {
+                staging.bytes.shrink_to(BLOCK);
+            }
         }
     }
 

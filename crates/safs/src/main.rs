@@ -515,7 +515,9 @@ fn random_uuid() -> Outcome<Uuid> {
 
 fn opened(device: &Path, options: Options) -> Outcome<FileSystem<HostDevice>> {
     let image = HostDevice::open(device, !options.read_only)?;
-    FileSystem::mount(image, options, now_ns())
+    let host = rustix::system::sysinfo();
+    let memory_bytes = host.totalram as u64 * u64::from(host.mem_unit);
+    FileSystem::mount(image, options.within(memory_bytes), now_ns())
         .map_err(|error| format!("{}: {error}", device.display()))
 }
 

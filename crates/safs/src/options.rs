@@ -72,3 +72,44 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// The same on a host with so much memory: what waits to be written takes at most a quarter of it, what was read
+    /// ahead and what compaction holds an eighth each.
+    #[must_use]
+    pub fn within(self, memory_bytes: u64) -> Self {
+        let buffer_bytes = self.buffer_bytes.min(memory_bytes / 4);
+        // Each stream has a turn's bytes, and what is no stream yet has as much.
+        let turn_bytes = self.turn_bytes.min(buffer_bytes / 5);
+        let eighth = memory_bytes / 8;
+        let read_ahead_total = (self.read_ahead_total_bytes as u64).min(eighth);
+        Options {
+            buffer_bytes,
+            turn_bytes,
+            stream_after_bytes: self.stream_after_bytes.min(turn_bytes),
+            gap_bytes: self.gap_bytes.min(buffer_bytes / 8),
+            read_ahead_bytes: (self.read_ahead_bytes as u64).min(read_ahead_total / 4) as usize,
+            read_ahead_total_bytes: read_ahead_total as usize,
+            compaction_bytes: self.compaction_bytes.min(eighth),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    #[test]
+    fn a_large_host_changes_nothing_and_a_small_one_keeps_half_of_its_memory() {
+        let usual = Options::default();
+        let large = usual.clone().within(2 << 30);
+        assert_eq!(format!("{large:?}"), format!("{usual:?}"));
+        let memory = 256 << 20;
+        let small = usual.within(memory);
+        let most =
+            small.buffer_bytes + small.read_ahead_total_bytes as u64 + small.compaction_bytes;
+        assert!(most <= memory / 2, "{most} bytes");
+        assert!(small.turn_bytes > 0 && small.turn_bytes * 5 <= small.buffer_bytes);
+    }
+}
