@@ -208,7 +208,8 @@ EXPERIMENT = Experiment(
     finding=(
         "What the conventional disk takes for application 1 depends on the block, which the slides do not give: with "
         "1 MiB and more ext4 and F2FS take the slides' time (e31). Application 2 is ahead of the slides' there, for a "
-        "reason not known; its NILFS2 finds no space, for the lab does not start its cleaner's daemon."
+        "reason not known; its NILFS2 finds no space: each segment is a quarter dead, and the cleaner, even without a "
+        "pause (nilfs2-eager), waits for the writer with every step."
     ),
     expectations=tuple(
         expectation
