@@ -61,3 +61,26 @@ def test_safs_uses_the_zones_that_a_drive_has(
     booted = bench.boot(steps, drive=formatted.file, files=variant.files(bench.built.crates), memory_mib=512)
     superblock = json.loads(booted.text("superblock.json"))
     assert (superblock["random_zones"], superblock["zone_blocks"]) == (reserved, 65536)
+
+
+def test_safs_loses_nothing_when_its_server_is_told_to_end(bench: Bench) -> None:
+    """As a shutdown tells it: unmounted, or with a file open, when it cannot be unmounted."""
+    variant = FILE_SYSTEMS["safs"]
+    formatted = bench.formatted(variant, profile="safs5000ha", capacity_bytes=32 << 30)
+    end = "kill -TERM $(pidof safs)"
+    in_use = f"exec 9<. && {end} && sleep 5 && kill -KILL $(pidof safs)"
+    ended = variant.served(job.umount())[1:]
+    steps = [
+        job.run(["/bin/sh", "-ec", "head -c 5000000 /dev/urandom >/run/file"]),
+        *variant.mount_steps(),
+        job.run(["/bin/sh", "-ec", f"cp /run/file /mnt/a && {end}"]),
+        *ended,
+        *variant.mount_steps(),
+        job.run(["/bin/sh", "-ec", f"cp /run/file /mnt/b && cd /mnt && {in_use}"]),
+        *variant.served(job.umount()),
+        *variant.mount_steps(),
+        job.run(["/usr/bin/cmp", "/run/file", "/mnt/a"]),
+        job.run(["/usr/bin/cmp", "/run/file", "/mnt/b"]),
+        *variant.served(job.umount()),
+    ]
+    bench.boot(steps, drive=formatted.file, files=variant.files(bench.built.crates), memory_mib=512)

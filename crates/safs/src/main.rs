@@ -13,6 +13,8 @@ use safs::format::Uuid;
 use safs::host::HostDevice;
 use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement, Retention};
 use serde_json::{json, Value};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -616,7 +618,8 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
         });
     });
     let session = fuser::Session::new(Adapter::new(Arc::clone(&fs)), directory, &config);
-    let served = session.and_then(|session| {
+    let served = session.and_then(|mut session| {
+        unmount_when_told(Arc::clone(&fs), session.unmount_callable())?;
         is_mounted();
         session.run()
     });
@@ -625,6 +628,26 @@ fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -
     served.map_err(|why| format!("{}: {why}", directory.display()))?;
     unmounted.map_err(|error| format!("{}: {error}", device.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A signal to end makes everything durable and unmounts; where files are open, only the first. An unmount that is under
+/// way goes on: the kernel does not wait for its end, and whoever shuts the host down sends signals.
+fn unmount_when_told(
+    fs: Shared<HostDevice>,
+    mut unmounter: fuser::SessionUnmounter,
+) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for _ in &mut signals {
+            if let Some(Err(error)) = locked(&fs).as_mut().map(FileSystem::sync) {
+                eprintln!("safs: {error}");
+            }
+            if let Err(why) = unmounter.unmount() {
+                eprintln!("safs: not unmounted: {why}");
+            }
+        }
+    });
+    Ok(())
 }
 
 fn fsck(device: &Path, read_only: bool, data: bool, json: bool) -> Outcome {
