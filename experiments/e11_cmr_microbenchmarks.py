@@ -2,10 +2,13 @@
 """The microbenchmarks of FAST'17 on a conventional disk (section 4.2.1, Figure 7, Table 2).
 
 The paper runs each on a cold cache. Here the phases follow each other in one mount: the caches
-are dropped between them, and what the one before left in the journal stays there, as in the paper.
+are dropped between them, and what the one before left in the journal stays there, as in the paper. Mounted with
+noatime, as in e13.
 """
 
-from shingle import bars, run, workload
+from dataclasses import replace
+
+from shingle import bars, fs, run, workload
 from shingle.claims import Claim, bytes_claim, metadata_read, speedup_claim
 from shingle.experiment import Experiment
 
@@ -19,6 +22,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     for workloads in (workload.DIRECTORIES, workload.FILES):
         plan = workload.plan(workloads, scale=scale, seed=seed)
         cells += run.cells(DRIVE, (BASELINE, LAZY), plan)
+    cells = [replace(each, variant=fs.mounted_with(each.variant, "noatime")) for each in cells]
     return run.on_the_papers_host(cells, scale)
 
 

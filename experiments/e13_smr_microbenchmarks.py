@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The microbenchmarks of FAST'17 on a drive-managed SMR disk, with what the disk cleans afterwards (Figure 11).
 
-A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition.
+A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition. It is mounted with noatime: the first
+reading of a new directory writes its access time, which leaves bands to clean, and in the paper there are none.
 """
 
 from shingle import bars, drive, fs, run, workload
@@ -18,7 +19,9 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     cells = []
     for workloads in (workload.DIRECTORIES, workload.FILES):
         plan = workload.plan(workloads, scale=scale, seed=seed)
-        variants = [fs.on_the_first(fs.find(name), PARTITION_BYTES) for name in (BASELINE, LAZY)]
+        variants = [
+            fs.mounted_with(fs.on_the_first(fs.find(name), PARTITION_BYTES), "noatime") for name in (BASELINE, LAZY)
+        ]
         cells += [run.Run(drive.find(DRIVE), variant, plan) for variant in variants]
     return run.on_the_papers_host(cells, scale)
 

@@ -302,6 +302,11 @@ def on_the_first(variant: FileSystem, size_bytes: int) -> FileSystem:
     return replace(variant, size_bytes=size_bytes)
 
 
+def mounted_with(variant: FileSystem, option: str) -> FileSystem:
+    """The same with one more option of the mount."""
+    return replace(variant, options=",".join(filter(None, (variant.options, option))))
+
+
 def check_can_age(variant: FileSystem, *, host_managed: bool) -> None:
     if not (variant.zoned_reserves_space if host_managed else variant.reserves_space):
         raise Failure(
