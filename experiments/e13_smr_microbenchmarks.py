@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The microbenchmarks of FAST'17 on a drive-managed SMR disk, with what the disk cleans afterwards (Figure 11).
 
-A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition. It is mounted with noatime: the first
-reading of a new directory writes its access time, which leaves bands to clean, and in the paper there are none.
+A file system of 2 TB on the first part of the 8 TB disk, as the paper's partition. It is mounted with noatime: the
+first reading of a new directory writes its access time, which leaves bands to clean, and in the paper there are none.
 """
 
 from shingle import bars, drive, fs, run, workload

@@ -2,6 +2,7 @@
 """Every file system completes a workload, and its own checker is content with what it left."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -84,3 +85,24 @@ def test_safs_loses_nothing_when_its_server_is_told_to_end(bench: Bench) -> None
         *variant.served(job.umount()),
     ]
     bench.boot(steps, drive=formatted.file, files=variant.files(bench.built.crates), memory_mib=512)
+
+
+def test_nilfs2_s_cleaner_frees_what_was_deleted(bench: Bench) -> None:
+    """It runs beside the file system, and the unmount waits for its end."""
+    nilfs2 = FILE_SYSTEMS["nilfs2"]
+    conf = "/run/nilfs_cleanerd.conf"
+    now = "protection_period 0\nmin_clean_segments 0\ncleaning_interval 0.1\nselection_policy timestamp\n"
+    variant = replace(nilfs2, settings=((conf, now),), daemon=(*nilfs2.daemon, "-c", conf))
+    clean = "lssu /dev/shd0 | grep -c -e -d-"
+    fill = "head -c 400000000 /dev/zero >/mnt/file && sync && rm /mnt/file && sync"
+    steps = [
+        *variant.mount_steps(),
+        job.run(["/bin/sh", "-ec", f"{fill} && {clean}"], stdout="before.txt"),
+        job.sleep(60),
+        job.run(["/bin/sh", "-ec", clean], stdout="after.txt"),
+        *variant.served(job.umount()),
+    ]
+    booted = bench.boot(steps, drive=bench.formatted(nilfs2).file, memory_mib=512)
+    before, after = (int(booted.text(name)) for name in ("before.txt", "after.txt"))
+    assert before >= 400_000_000 // (8 << 20)
+    assert after < before // 2, f"{before} segments in use before, {after} after"

@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn inodes_and_extents_read_back(numbers in any::<[u32; 6]>(), times in any::<[i64; 4]>(), size in 0..1u64 << 62) {
+    fn inodes_and_extents_read_back(numbers in any::<[u32; 6]>(), times in any::<[i64; 4]>(), size in 0..=FILE_BYTES_MAX) {
         let inode = Inode {
             file_type: FileType::Regular,
             permissions: numbers[0] & 0o7777,
