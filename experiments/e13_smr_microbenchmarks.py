@@ -34,7 +34,7 @@ def cleans(target: str, file_system: str, name: str, paper_s: float) -> Claim:
     """Seconds of cleaning; they go with the number of bands, and that with the workload."""
     return Claim(
         target, f"{name} on {file_system}: cleaning", "s", paper_s, paper_s, cleaning(file_system, name), 0.25,
-        linear=True, better="low",
+        linear=True,
     )  # fmt: skip
 
 
