@@ -39,7 +39,9 @@ of a paper, and the value that its experiment's records give. Claims about a dri
 
 Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
 mean and its standard deviation.
-"""
+
+## Not reproduced, and why
+{off}"""
 
 
 def experiments() -> list[Experiment]:
@@ -160,12 +162,23 @@ def headline(all_of_them: Sequence[Judged]) -> str:
     )
 
 
+def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
+    """A line with the targets that are off, and with the reason, as far as one is known; nothing if none are."""
+    off = [each for each in rows if each.verdict in ("above", "below")]
+    if not off:
+        return ""
+    targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
+    why = "why, is said there" if chosen.finding else "not looked into"
+    return f"* [{chosen.name}](#{chosen.name}): {len(off)} of {len(rows)} numbers ({targets}); {why}.\n"
+
+
 def markdown() -> str:
-    parts, everything = [], []
+    parts, everything, off = [], [], ""
     for chosen in experiments():
         records = records_of(chosen)
         rows = judged(chosen.claims, records)
         everything += rows
+        off += not_reproduced(chosen, rows)
         said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
         said += f"`{command(chosen, records)}`"
         said += f", {setting(records)}" if records else ""
@@ -174,7 +187,7 @@ def markdown() -> str:
         said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
         said += f"\n{chosen.finding}\n" if chosen.finding else ""
         parts.append(said)
-    return _HEAD.format(headline=headline(everything)) + "".join(parts)
+    return _HEAD.format(headline=headline(everything), off=off) + "".join(parts)
 
 
 def write() -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a claim makes of a measured value."""
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -64,6 +66,16 @@ def test_every_claim_of_an_experiment_can_be_written() -> None:
         assert chosen.source, chosen.name
         for each in judged(chosen.claims, []):
             assert all(isinstance(text, str) for text in claims_page.cells(each))
+
+
+def test_what_is_off_is_listed_with_its_targets_and_whether_a_reason_is_known() -> None:
+    chosen = claims_page.experiments()[0]
+    records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
+    rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
+    told = claims_page.not_reproduced(replace(chosen, finding="It rained."), rows)
+    assert told == f"* [{chosen.name}](#{chosen.name}): 1 of 3 numbers (T0); why, is said there.\n"
+    assert "not looked into" in claims_page.not_reproduced(replace(chosen, finding=""), rows)
+    assert claims_page.not_reproduced(chosen, rows[1:]) == ""
 
 
 def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
