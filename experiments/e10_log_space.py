@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Log space: what it costs when the working set of metadata comes near the size of the log, or exceeds it.
 
-FAST'17, section 4.3 (figure 9), varies the part of the log that is live and sees a slowdown
-from 0.7 on. Here the workload stays the same and the log shrinks: the share is the working
-set's unique metadata blocks over the log's blocks. ChurnDirs changes the blocks at random, all
+FAST'17, section 4.4, makes the log smaller and notices it when about 0.7 of it is live; it does
+not say with which benchmark. Here, too, the workload stays the same and the log shrinks: the
+share is the working set's unique metadata blocks over the log's blocks. ChurnDirs changes the blocks at random, all
 equally often, which is the worst case for a cleaner: nothing is cold. All that it logs is about
 ten working sets, so that from a share of 0.5 on the log is wrapped five times or more. On
 ChurnHotDirs and with other seeds nothing was tuned: they show whether the rest holds there.
