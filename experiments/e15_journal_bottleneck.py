@@ -6,7 +6,6 @@ memory; the writing back is not timed. With a journal of 128 MiB it waits for ch
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from shingle import bars, run, workload
 from shingle.claims import Claim
@@ -20,7 +19,7 @@ NAME = "CreateGigabyte"
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = run.cells(DRIVE, (STOCK, BASELINE), workload.plan((NAME,), scale=scale, seed=seed))
-    return [replace(each, memory_mib=run.PAPER_MEMORY_MIB) for each in cells]
+    return run.on_the_papers_host(cells)
 
 
 def made_s(records: Sequence[Record], file_system: str) -> float:

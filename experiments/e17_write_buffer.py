@@ -28,7 +28,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
         for cell in run.cells(profile, (STOCK,), plan):
             settings = (*cell.variant.settings, (SCHEDULER, "bfq"))
             cells += [cell, replace(cell, variant=replace(cell.variant, name=f"{STOCK}-bfq", settings=settings))]
-    return [replace(each, memory_mib=run.PAPER_MEMORY_MIB) for each in cells]
+    return run.on_the_papers_host(cells)
 
 
 def made_s(records: Sequence[Record], file_system: str, *, buffered: bool) -> float:

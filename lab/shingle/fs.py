@@ -307,6 +307,16 @@ def mounted_with(variant: FileSystem, option: str) -> FileSystem:
     return replace(variant, options=",".join(filter(None, (variant.options, option))))
 
 
+def with_writeback(variant: FileSystem, percent: int, *, strict: bool) -> FileSystem:
+    """The same, its disk having this share of the dirty pages that the kernel lets stay
+    (Documentation/ABI/testing/sysfs-class-bdi). Unless strict, nobody waits while all disks together have few."""
+    device = f"/sys/block/{Path(job.DEVICE).name}/bdi"
+    # The minimum cannot be above the maximum.
+    fixed = {"max_ratio": percent, "min_ratio": percent, "strict_limit": int(strict)}
+    settings = tuple((f"{device}/{name}", str(value)) for name, value in fixed.items())
+    return replace(variant, settings=(*variant.settings, *settings))
+
+
 def check_can_age(variant: FileSystem, *, host_managed: bool) -> None:
     if not (variant.zoned_reserves_space if host_managed else variant.reserves_space):
         raise Failure(
