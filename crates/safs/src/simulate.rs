@@ -290,8 +290,8 @@ fn made(part: Part) -> Result<Part, String> {
 
 /// Appended to a file before its fsync, where the log is to have many segments, or large ones.
 const TAILS: [(&str, u64); 2] = [("small", 4 << 10), ("large", 48 << 20)];
-/// Bytes of the files that fill the disk, and of each write.
-const FILL: (u64, usize) = (1 << 30, 16 << 20);
+/// Bytes of the files that fill the disk, and of each write: the largest that FUSE passes on.
+const FILL: (u64, usize) = (1 << 30, 1 << 20);
 
 /// Mounts of a file system with so many bytes in files: after an unmount, and after power cuts with as much log behind the
 /// root record as there can be.
@@ -310,6 +310,12 @@ pub fn mounts(run: &Run, fill_bytes: u64, mut progress: impl FnMut(u64)) -> Resu
         Ok::<_, String>(fs)
     };
     let mut fs = mount("mount empty")?;
+    let space_bytes = fs.space().free * BLOCK as u64;
+    if fill_bytes > space_bytes {
+        return Err(format!(
+            "{fill_bytes} bytes do not fit: an empty file system on these zones takes {space_bytes}"
+        ));
+    }
     // Zeros cost the simulated drive no memory.
     let data = vec![0; FILL.1];
     for file in 0..fill_bytes / FILL.0 {

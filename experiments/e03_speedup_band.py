@@ -64,7 +64,7 @@ def quiet_s(records: Sequence[Record], file_system: str, name: str) -> float:
 
 
 EXPERIMENT = Experiment(
-    name="e25-speedup-band",
+    name="e03-speedup-band",
     claim="a file server's gain on a whole disk holds over what is not known of the drive and its host",
     source="FAST'17, section 4.3.2, Figure 13, varied",
     runs=runs,
