@@ -92,12 +92,11 @@ EXPERIMENT = Experiment(
     phases=(*WORKLOADS, workload.UNMOUNT),
     finding=(
         "With the rule of the paper's kernel, RemoveDirs on the baseline logs what the paper's did, where e11 logs "
-        "a third of it: the same 72 transactions would be 9 MiB of bitmaps and descriptors more (e11's commit=1), "
-        "but here 1,430 directories fill one as 4,900 do there. On the shingled disk a tenth of the directories "
-        "dirties 182 bands, where e13 dirties 13: how many flex_bgs are reached does not go with the size, so the "
-        "seconds of cleaning are compared at the paper's only. What is read from the log is read faster than the "
-        "paper's prototype can have done it: 430 MiB with 490 seeks. So ListDirs and RemoveDirs gain more than the "
-        "paper's, and the shorter RemoveDirs logs less (T7g; e11 says how much more a longer one does)."
+        "a third of it: 1,430 directories fill a transaction here as 4,900 do there. On the shingled disk a tenth "
+        "of the directories dirties 182 bands, where e13 dirties 13; how many flex_bgs are reached does not go with "
+        "the size, so the seconds of cleaning are compared at the paper's only. What is in the log is read with few "
+        "seeks, 490 for 430 MiB: so ListDirs and RemoveDirs gain more than the paper's, and the shorter RemoveDirs "
+        "logs less (T7g; e11 says what a longer one logs)."
     ),
     expectations=(
         Expectation(
