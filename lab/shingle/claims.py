@@ -8,8 +8,9 @@ belongs to the experiment that runs the paper's workload; `docs/claims.md` and
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,20 +96,25 @@ def by_seed(records: Sequence[Record]) -> tuple[float, list[list[Record]]]:
 
 
 def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
-    """Every claim with the mean over the seeds that were recorded; the largest scale counts."""
+    """Every claim with the mean over the seeds that have a record of it; the largest scale counts."""
     if not records:
         return [Judged(claim, 0.0, (), "not run", 0.0) for claim in claims]
     scale, seeds = by_seed(records)
     found = []
     for claim in claims:
-        try:
-            values = tuple(claim.value(seed) for seed in seeds)
-        except NotRecorded:
+        values = tuple(_recorded(claim, seeds))
+        if not values:
             found.append(Judged(claim, scale, (), "not run", 0.0))
             continue
         verdict, error = claim.judge(statistics.fmean(values), scale)
         found.append(Judged(claim, scale, values, verdict, error))
     return found
+
+
+def _recorded(claim: Claim, seeds: Sequence[Sequence[Record]]) -> Iterator[float]:
+    for records in seeds:
+        with contextlib.suppress(NotRecorded):
+            yield claim.value(records)
 
 
 def number(value: float) -> str:

@@ -55,6 +55,15 @@ def test_seeds_are_averaged_and_the_largest_scale_counts() -> None:
     assert found.deviation == pytest.approx(14.142, abs=0.001)
 
 
+def test_a_seed_that_lacks_the_run_does_not_count() -> None:
+    records = [
+        {"file_system": name, "drive": "x", "phase": "MakeDirs", "seed": seed, "scale": 1.0, "virtual_s": 100.0}
+        for name, seed in (("ext4", 1), ("xfs", 2))
+    ]
+    made = replace(claim(100, 100), value=lambda found: float(cell(found, "ext4", "MakeDirs")["virtual_s"]))
+    assert [each.values for each in judged([made], records)] == [(100.0,)]
+
+
 def test_without_records_nothing_is_claimed() -> None:
     (found,) = judged([claim(100, 100)], [])
     assert found.verdict == "not run"
