@@ -74,8 +74,8 @@ def write(path: str, text: str) -> Step:
     return {"do": "write", "path": path, "text": text}
 
 
-def read(path: str) -> Step:
-    return {"do": "read", "path": path}
+def read(path: str, *, phase: str | None = None) -> Step:
+    return _in_phase({"do": "read", "path": path}, phase)
 
 
 def sleep(seconds: float) -> Step:

@@ -69,6 +69,8 @@ def _of_phase(
     begin, end, after = first.before, last.after, settled.after
     sums = counter_changes(begin, after)
     loads = [step.extra["load"] for index in own if "load" in (step := steps[index]).extra]
+    # What a program that the plan ran has found, as JSON in a file.
+    loads += [json.loads(str(steps[index].extra["text"])) for index in own if steps[index].do == "read"]
     record: Record = {"schema": SCHEMA_VERSION, **common, "phase": name}
     record["virtual_s"] = _seconds(last.end_ns - first.start_ns)
     for direction in ("written", "read"):
@@ -84,6 +86,9 @@ def _of_phase(
     record["counters"] = sums
     record["load"] = loads[0] if loads else None
     record["statistics"] = _statistics(steps, own[-1], variant.statistics)
+    errors = [step.extra["error"] for index in own if (step := steps[index]).do == "load" and step.status != 0]
+    if errors:
+        record["failed"] = str(errors[0])
     record["host"] = dict(host)
     return record
 

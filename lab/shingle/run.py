@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from shingle import build, drive, faults, job, machine, process, record, watch
+from shingle import build, console, drive, faults, job, machine, process, record, watch
 from shingle import fs as file_systems
 from shingle import workload as workloads
 from shingle.drive import Age, FormattedDrive, Profile
@@ -57,6 +57,8 @@ class Run:
     faults: Path | None = None
     # A workload that the file system does not bring to its end is a result: the record says why.
     may_fail: bool = False
+    # What the console may show: it is a result, too.
+    expected: tuple[console.Trouble, ...] = ()
 
     @property
     def label(self) -> str:
@@ -131,13 +133,14 @@ def perform(
             save=saved,
             trace=trace,
             faults=plan,
-            files=run.variant.files(built.crates),
+            files=(*run.variant.files(built.crates), *run.plan.files()),
             seed=run.plan.seed,
             memory_mib=run.memory_mib,
             call_ns=run.call_ns,
             name_ns=run.name_ns,
             kernel_arguments=run.kernel_arguments,
             host_limit_s=host_limit_s,
+            expected=run.expected,
         )
         outcome: Outcome | None = None
         failed: str | None = None
@@ -217,8 +220,11 @@ def key_of(built: build.Built, run: Run) -> str:
         "aged": None if run.age is None else asdict(run.age),
         "faults": None if run.faults is None else run.faults.read_text(),
         "may_fail": run.may_fail,
+        **({} if not run.expected else {"expected": [each.name for each in run.expected]}),
     }
     key = ContentKey("cell 1").text("run", json.dumps(said, sort_keys=True)).text("formatted", formatted)
+    for program in run.plan.files():
+        key.file(program.name, program)
     key.text("kernel", built.kernel.key).file("profile", run.profile.path)
     return key.file("drive", built.crates.drive_object).file("guest", built.crates.guest).hexdigest()
 

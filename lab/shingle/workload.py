@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shingle import job
 from shingle.failure import Failure, unknown_name
@@ -200,6 +201,10 @@ class Plan:
     @property
     def phases(self) -> tuple[str, ...]:
         return (*self.names, UNMOUNT)
+
+    def files(self) -> tuple[Path, ...]:
+        """Programs that the steps run, found in /run/out."""
+        return ()
 
     def steps(self) -> list[job.Step]:
         """Everything between mounting and the end of the unmount."""

@@ -124,6 +124,24 @@ def test_a_phase_that_did_not_happen_is_a_failure() -> None:
         record.of_run(run_of_two_phases(), ["RemoveDirs"], variant=fs.find("ext4"), common=COMMON, host=HOST)
 
 
+def test_what_a_program_of_the_plan_found_is_the_load() -> None:
+    steps = run_of_two_phases()
+    report = {"name": "fsx", "args": {}, "ends": {"mapread": "passed"}}
+    read = replace(step("read", "MakeDirs", 2, 2, counters(), counters()), extra={"text": json.dumps(report)})
+    made = record.of_run([read, *steps[1:]], ("MakeDirs",), variant=fs.find("nilfs2"), common=COMMON, host=HOST)[0]
+    assert made["load"] == report
+    record.check(made)
+
+
+def test_a_load_that_may_fail_says_why_and_the_run_goes_on() -> None:
+    steps = run_of_two_phases()
+    failed = replace(steps[0], status=1, extra={"error": "No space left on device"})
+    phases = ("MakeDirs", "unmount")
+    made, unmounted = record.of_run([failed, *steps[1:]], phases, variant=fs.find("nilfs2"), common=COMMON, host=HOST)
+    assert made["failed"] == "No space left on device"
+    assert "failed" not in unmounted
+
+
 def test_the_table_says_not_available_and_groups_phases() -> None:
     text = io.StringIO()
     table.show(Console(file=text), [*records(), *records("f2fs")], phases=("MakeDirs", "unmount"))
