@@ -25,7 +25,7 @@ PROGRAM = Path(fs.__file__).with_name("suites.py")
 REPORT = "/run/report.json"
 MEMORY_MIB = 1024
 # What NILFS2 of Linux 6.12 does not do.
-LACKS = {"fsx": {"punch_hole"}, "fiemap": {"fiemap"}}
+LACKS = {"fsx": {"punch_hole"}, "fiemap": {"hole"}}
 
 
 @dataclass(frozen=True)
