@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """NILFS2 with its cleaner at work on a disk that is nearly full: what the report left for later (FSL-14-03, section 5).
 
-A file of 1.25 GiB on a disk of 3 GiB, two of which NILFS2 gives to users; 1 GiB of it, four times the memory, is
-overwritten at random while the cleaner runs without a pause. Varied are the drive, the size of its zones and of
-NILFS2's segments, the segments that NILFS2 reserves for its cleaner, and what the firmware does with a write that is
-out of order. More than two superblocks would be another NILFS2: its format has two.
+A file of 1 GiB, four times the memory, on a disk of which NILFS2 gives 2 GiB to users, is overwritten at random while
+the cleaner runs without a pause. Varied are the drive, the size of its zones and of NILFS2's segments, the segments
+that NILFS2 reserves for its cleaner, and what the firmware does with a write that is out of order. More than two
+superblocks would be another NILFS2: its format has two.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,15 +130,15 @@ class Cell:
 
 
 FULL = Cell()
-# A cleaner whose writes are refused tries again without end, and cannot be ended: where it runs, they are counted.
-SMALL, SMALL_COUNTED = Cell(segment_mib=SMALL_MIB, cleaner=False), Cell(segment_mib=SMALL_MIB, reject=0)
+# A cleaner whose writes are refused tries again and does not end: where it runs, they are counted.
+SMALL_COUNTED = Cell(segment_mib=SMALL_MIB, reject=0)
 # Without a reset a zone can be used once.
 ONCE_COUNTED = Cell(reject=0, implicit_reset=0)
 IDLE = replace(FULL, roomy=True, cleaner=False)
 REGULAR_IDLE = replace(IDLE, disk=REGULAR, segment_mib=SMALL_MIB)
 BY_RESERVE = tuple(Cell(REGULAR, segment_mib=SMALL_MIB, reserved_percent=each) for each in RESERVED_PERCENT)
 BY_ZONE = tuple(Cell(zone_mib=each, segment_mib=each) for each in ZONES_MIB if each != LARGE_MIB)
-CELLS = (FULL, BY_RESERVE[0], SMALL_COUNTED, ONCE_COUNTED, SMALL, *BY_ZONE, *BY_RESERVE[1:], IDLE, REGULAR_IDLE)
+CELLS = (FULL, BY_RESERVE[0], SMALL_COUNTED, ONCE_COUNTED, *BY_ZONE, *BY_RESERVE[1:], IDLE, REGULAR_IDLE)
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
@@ -228,12 +228,8 @@ EXPERIMENT = Experiment(
             lambda records: violations(records, SMALL_COUNTED) > 0,
         ),
         Expectation(
-            "where the drive refuses it, the kernel cannot write its log",
-            lambda records: any("I/O error writing log" in kind for kind in complaints(records, SMALL)),
-        ),
-        Expectation(
-            "a cleaned zone is used again: without a reset that is out of order",
-            lambda records: violations(records, ONCE_COUNTED) > 0,
+            "without a reset nothing is out of order either: the log does not come round",
+            lambda records: violations(records, ONCE_COUNTED) == 0,
         ),
         Expectation(
             "on the regular drive the kernel has nothing to say of NILFS2",
@@ -241,5 +237,17 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(SMALL_IN_ORDER,),
+    finding=(
+        "With segments of 8 MiB in zones of 128 MiB a write is out of order where the last block of a segment is "
+        "left over: a log takes two at least (NILFS_PSEG_MIN_BLOCKS), so it begins in the next segment, one block "
+        "behind the write pointer. Rare, and enough: a drive that refuses it is asked again and again, and the "
+        "cleaner, in the same loop (nilfs_clean_segments), had not ended ten virtual seconds after it was told to; "
+        "so here such writes are counted, not refused. With segments as large as the zones there is none. With 2 "
+        "GiB for users each, zones of 128 MiB find no space after 53 virtual seconds, those of 32 MiB come to the "
+        "end; NILFS2 makes no writer wait for the cleaner, but why the size matters was not looked into. "
+        "mkfs.nilfs2 takes no less than 17 segments, so zones of 512 MiB need 8.5 GiB and are left out. Kernel "
+        "errors as the report saw on 3.8.2 did not come with 6.12 at this size. The log does not come round, so "
+        "what a drive without implicit_reset does to a cleaned zone is not shown."
+    ),
     draw=draw,
 )
