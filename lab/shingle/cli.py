@@ -406,7 +406,7 @@ def workloads_command(name: str | None) -> None:
     chosen = workload.find(name)
     out.print(f"{chosen.name}: {chosen.summary}", soft_wrap=True)
     for key, value in chosen.arguments(1.0).items():
-        out.print(f"  {key:16} {value}", soft_wrap=True)
+        out.print(f"  {key:16} {value}", markup=False, soft_wrap=True)
     if chosen.needs:
         out.print(f"  needs            {chosen.needs}")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 
+from shingle import fio
 from shingle.failure import Failure
 from shingle.fs import FileSystem
 from shingle.machine import NS_PER_S, Counters, StepResult
@@ -68,9 +69,7 @@ def _of_phase(
     settled = _settled(steps, own[-1])
     begin, end, after = first.before, last.after, settled.after
     sums = counter_changes(begin, after)
-    loads = [step.extra["load"] for index in own if "load" in (step := steps[index]).extra]
-    # What a program that the plan ran has found, as JSON in a file.
-    loads += [json.loads(str(steps[index].extra["text"])) for index in own if steps[index].do == "read"]
+    loads = [load for index in own if (load := _load(steps[index])) is not None]
     record: Record = {"schema": SCHEMA_VERSION, **common, "phase": name}
     record["virtual_s"] = _seconds(last.end_ns - first.start_ns)
     for direction in ("written", "read"):
@@ -91,6 +90,15 @@ def _of_phase(
         record["failed"] = str(errors[0])
     record["host"] = dict(host)
     return record
+
+
+def _load(step: StepResult) -> Any:
+    """What a generator reported, or fio, or a program that the plan ran, which leaves JSON in a file."""
+    if step.do == "exec":
+        return fio.load_of(step.extra.get("stdout_tail", ""))
+    if step.do == "read":
+        return json.loads(str(step.extra["text"]))
+    return step.extra.get("load")
 
 
 def _settled(steps: Sequence[StepResult], last: int) -> StepResult:

@@ -188,6 +188,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
             "aged": None if run.age is None else asdict(run.age),
             "scales": dict(run.plan.scales),
             **({} if run.faults is None else {"faults": run.faults.read_text()}),
+            **({"fio_jobs": run.plan.fio_jobs} if run.plan.fio_jobs else {}),
             **({"settings": dict(run.variant.settings)} if run.variant.settings else {}),
         },
         "versions": {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The workloads: the paper's parameters times a scale (FAST'17, sections 4.2.1 and 4.2.2).
+"""The workloads: the papers' parameters times a scale (FAST'17, sections 4.2.1 and 4.2.2, and others), and those that
+are files, in workloads/ or the user's own: personalities (.toml) and jobs of fio (.fio).
 
 A workload is one phase. Phases that need what another made (RemoveDirs needs a
 tree) bring it along. Each phase ends with its sync; before the next one the
@@ -8,12 +9,14 @@ caches are dropped and the drive cleans up. The unmount is a phase of its own.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shingle import job
+from shingle import fio, job
 from shingle.failure import Failure, unknown_name
+from shingle.paths import ROOT
 
 UNMOUNT = "unmount"
 # The microbenchmarks of section 4.2.1, in an order in which each finds the tree that it needs.
@@ -36,13 +39,24 @@ class Workload:
     # What the workload adds at scale 1, to refuse scales that a drive cannot hold.
     writes_bytes: int = 0
 
-    def step(self, *, scale: float, seed: int, latency: bool = False) -> job.Step:
+    def steps(self, *, scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
         if self.seeded:
             arguments = arguments | {"seed": seed}
         if latency:
             arguments = arguments | {"latency": True}
-        return job.load(self.generator, arguments, phase=self.name)
+        return [job.load(self.generator, arguments, phase=self.name)]
+
+
+@dataclass(frozen=True)
+class FioJobs(Workload):
+    """A job file of fio."""
+
+    text: str = ""
+    only_create: bool = False
+
+    def steps(self, *, scale: float, seed: int, latency: bool = False) -> list[job.Step]:
+        return fio.steps(self.name, fio.scaled(self.text, scale), seed=seed, only_create=self.only_create)
 
 
 def _scaled(count: int, scale: float) -> int:
@@ -180,8 +194,60 @@ _ALL = (
     Workload("RemoveMost", "removefiles", "AppendMost's files deleted", _on("appended"), "AppendMost", False),
 )  # fmt: skip
 
-WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
-_BY_FOLDED = {name.lower(): name for name in WORKLOADS}
+FILES_ONLY = "-files"
+
+
+def of_file(path: Path) -> tuple[Workload, Workload]:
+    """Two workloads: the files that a personality or a job file of fio wants, and its work on them."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{path} cannot be read: {error}.", status=2) from None
+    return _personality(path, text) if path.suffix == ".toml" else _fio(path, text)
+
+
+def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
+    """What its keys mean, `load show personality` says; the scale goes into entries and time."""
+    try:
+        given = tomllib.loads(text)
+        sets, duration_s = given["filesets"], given["duration_s"]
+        writes_bytes = sum(each["entries"] * each["mean_bytes"] for each in sets)
+    except tomllib.TOMLDecodeError as error:
+        raise Failure(f"{path} is not TOML: {error}.", status=2) from None
+    except KeyError as missing:
+        raise Failure(f"{path} has no {missing}; it is no personality (docs/workloads.md).", status=2) from None
+    summary = given.pop("summary", f"the personality {path}")
+    name = path.stem
+
+    def arguments(stage: str) -> Callable[[float], Arguments]:
+        return lambda scale: {
+            **given,
+            "filesets": [each | {"entries": _scaled(each["entries"], scale)} for each in sets],
+            "duration_s": duration_s * scale,
+            "stage": stage,
+            "path": name,
+        }
+
+    made = Workload(
+        name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
+    )
+    return made, Workload(name, "personality", summary, arguments("run"), made.name)
+
+
+def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
+    name = path.stem
+    comment = text.splitlines()[1:2]
+    summary = comment[0].lstrip("# ") if comment and comment[0].startswith("#") else f"the jobs of {path}"
+
+    def shown(scale: float) -> Arguments:
+        return {"job": fio.scaled(text, scale)}
+
+    made = FioJobs(name + FILES_ONLY, "fio", f"the files of {name}", shown, text=text, only_create=True)
+    return made, FioJobs(name, "fio", summary, shown, made.name, text=text)
+
+
+_OF_FILES = [each for path in sorted((ROOT / "workloads").iterdir()) for each in of_file(path)]
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (*_ALL, *_OF_FILES)}
 
 
 @dataclass(frozen=True)
@@ -202,6 +268,12 @@ class Plan:
     def phases(self) -> tuple[str, ...]:
         return (*self.names, UNMOUNT)
 
+    @property
+    def fio_jobs(self) -> dict[str, str]:
+        """The job files of those phases that have one, as they are run."""
+        found = ((name, WORKLOADS.get(name)) for name in self.names)
+        return {name: fio.scaled(each.text, self.scales[name]) for name, each in found if isinstance(each, FioJobs)}
+
     def files(self) -> tuple[Path, ...]:
         """Programs that the steps run, found in /run/out."""
         return ()
@@ -210,13 +282,18 @@ class Plan:
         """Everything between mounting and the end of the unmount."""
         steps: list[job.Step] = []
         for name in self.names:
-            step = WORKLOADS[name].step(scale=self.scales[name], seed=self.seed, latency=self.latency)
-            steps += [step, job.sync(phase=name), job.drop_caches(), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
+            steps += WORKLOADS[name].steps(scale=self.scales[name], seed=self.seed, latency=self.latency)
+            steps += [job.sync(phase=name), job.drop_caches(), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
         return [*steps, job.umount(phase=UNMOUNT), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
 
 
 def find(name: str) -> Workload:
-    known = _BY_FOLDED.get(name.lower())
+    """The workload of this name, or of a file of the user's own; that one and its files are known from now on."""
+    if name.endswith((".toml", ".fio")):
+        made, wanted = of_file(Path(name))
+        WORKLOADS.update({made.name: made, wanted.name: wanted})
+        return wanted
+    known = {each.lower(): each for each in WORKLOADS}.get(name.lower())
     if known is None:
         raise unknown_name("workload", name, WORKLOADS)
     return WORKLOADS[known]

@@ -31,6 +31,7 @@ pub mod marked;
 mod meter;
 pub mod mix;
 mod payload;
+pub mod personality;
 pub mod postmark;
 pub mod random_overwrite;
 mod registry;

@@ -10,7 +10,7 @@ use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
     appends, archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, marked, mix,
-    postmark, random_overwrite, remove, sequential, Load,
+    personality, postmark, random_overwrite, remove, sequential, Load,
 };
 
 /// A generator whose parameters are JSON.
@@ -53,6 +53,11 @@ pub static GENERATORS: &[Generator] = &[
     generator::<archive::Tar>("tarfiles", "tar of a tree of files", FILES),
     generator::<remove::Remove>("removefiles", "rm -r of a tree of files", FILES),
     generator::<postmark::Postmark>("postmark", "small files made, read, grown, deleted", &[]),
+    generator::<personality::Personality>(
+        "personality",
+        "Filebench's personalities: sets of files, threads, flow operations",
+        &[],
+    ),
     generator::<random_overwrite::RandomOverwrite>(
         "random_overwrite",
         "4 KiB writes at random places",

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Workloads that are files: what the scale changes, what is wrong with a file, and what fio says."""
+
+from pathlib import Path
+
+import pytest
+
+from shingle import fio, workload
+from shingle.failure import Failure
+from shingle.paths import ROOT
+
+PERSONALITY = ROOT / "workloads/mailserver.toml"
+JOBS = ROOT / "workloads/random-write.fio"
+
+
+def test_the_files_come_first_and_the_work_follows() -> None:
+    plan = workload.plan(["mailserver"], scale=0.1, seed=5)
+    assert plan.names == ("mailserver-files", "mailserver")
+    loads = [step for step in plan.steps() if step["do"] == "load"]
+    assert [step["args"]["stage"] for step in loads] == ["create", "run"]  # type: ignore[index]
+    assert {step["args"]["seed"] for step in loads} == {5}  # type: ignore[index]
+
+
+def test_the_scale_goes_into_entries_and_time_and_nothing_else() -> None:
+    whole, tenth = (workload.find("mailserver").arguments(scale) for scale in (1, 0.1))
+    assert (whole.pop("duration_s"), tenth.pop("duration_s")) == (3600, 360)
+    sets = whole.pop("filesets"), tenth.pop("filesets")
+    assert [each[0].pop("entries") for each in sets] == [512_000, 51_200]  # type: ignore[index]
+    assert (whole, sets[0]) == (tenth, sets[1])
+
+
+def test_a_file_of_ones_own_takes_the_place_of_a_name(tmp_path: Path) -> None:
+    own = tmp_path / "errand.toml"
+    own.write_text(PERSONALITY.read_text())
+    assert workload.plan([str(own)], scale=1, seed=1).names == ("errand-files", "errand")
+    assert workload.find("errand-files").writes_bytes == 512_000 * 16384
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("mine.toml", None, "No such file"),
+        ("mine.toml", "entries", "is not TOML"),
+        ("mine.toml", "duration_s = 1", "has no 'filesets'"),
+        ("mine.fio", None, "No such file"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Failure, match=said):
+        workload.find(str(tmp_path / name))
+
+
+def test_the_scale_goes_into_the_size_and_the_time_of_a_job() -> None:
+    tenth = fio.scaled(JOBS.read_text(), 0.1)
+    assert f"\nsize={(5 << 30) // 10 // 4096 * 4096}\n" in tenth
+    assert "\nruntime=360\n" in tenth
+    changed = set(tenth.splitlines()) ^ set(JOBS.read_text().splitlines())
+    assert {line.split("=")[0] for line in changed} == {"size", "runtime"}
+    assert workload.plan(["random-write"], scale=0.1, seed=1).fio_jobs["random-write"] == tenth
+
+
+def test_what_fio_says_becomes_a_load() -> None:
+    fields = ["0"] * 121
+    fields[0:3] = ["3", "fio-3.33", "random-write"]
+    fields[46], fields[49] = "86396", "2026"
+    found = fio.load_of("warning\n" + ";".join(fields) + "\n")
+    assert found == {
+        "name": "fio",
+        "user_written_bytes": 86396 << 10,
+        "user_read_bytes": 0,
+        "parts": [{"name": "run", "ns": 2_026_000_000}],
+    }
+    assert fio.load_of("something else") is None
