@@ -19,6 +19,7 @@ from rich.console import Console
 
 from shingle import (
     build,
+    build_trace,
     claims,
     claims_page,
     crash,
@@ -683,6 +684,18 @@ def build_command(variants: tuple[str, ...]) -> None:
         for variant in variants or ("main",):
             built = build.everything(variant, progress=progress)
             out.print(f"{variant}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)
+
+
+@cli.command("record-build", epilog=examples("record-build -o traces/kernel-build.xz TREE -- make modules"))
+@click.argument("tree", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("command", nargs=-1, required=True)
+@click.option(
+    "-o", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where to; compressed by xz."
+)
+def record_build_command(tree: Path, command: tuple[str, ...], target: Path) -> None:
+    """Run COMMAND in TREE, and keep what it does to the tree's files (docs/build-traces.md)."""
+    trace = build_trace.record(tree, command, target)
+    out.print(f"{target}: {len(trace.tree)} names before, {len(trace.jobs)} jobs", soft_wrap=True)
 
 
 @cli.command("clean", epilog=examples("clean", "clean --all"))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from shingle import build, console, drive, faults, job, machine, process, record, watch
+from shingle import build, build_trace, console, drive, faults, job, machine, process, record, watch
 from shingle import fs as file_systems
 from shingle import workload as workloads
 from shingle.drive import Age, FormattedDrive, Profile
@@ -120,18 +120,20 @@ def perform(
         tell = stack.enter_context(progress.machine(run.label, limits))
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
         watch.about(out, run.label, limits)
+        for trace in run.plan.traces:
+            (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
         plan = None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults")
         name = f"{run.profile.name}-{run.variant.name}"
-        trace = saved = None
+        requests = saved = None
         if keep is not None:
             keep.folder.mkdir(parents=True, exist_ok=True)
-            trace = keep.folder / f"{name}.trace" if keep.trace else None
+            requests = keep.folder / f"{name}.trace" if keep.trace else None
             saved = keep.folder / f"{name}.drive" if keep.drive else None
         boot = machine.Boot(
             steps=tuple(steps_of(run, formatted.classes(), save=saved is not None)),
             drive=formatted.file,
             save=saved,
-            trace=trace,
+            trace=requests,
             faults=plan,
             files=(*run.variant.files(built.crates), *run.plan.files()),
             seed=run.plan.seed,
@@ -164,7 +166,7 @@ def perform(
     )
     for each in records:
         record.check(each)
-    return Result(run, tuple(records), outcome, trace=trace, saved=saved)
+    return Result(run, tuple(records), outcome, trace=requests, saved=saved)
 
 
 def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shingle import fio, job
+from shingle import build_trace, fio, job
 from shingle.failure import Failure, unknown_name
 from shingle.paths import ROOT
 
 UNMOUNT = "unmount"
+KERNEL_BUILD = ROOT / "traces/kernel-build.xz"
 # The microbenchmarks of section 4.2.1, in an order in which each finds the tree that it needs.
 DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
 FILES = ("CreateFiles", "FindFiles", "TarFiles", "RemoveFiles")
@@ -38,9 +39,14 @@ class Workload:
     seeded: bool = True
     # What the workload adds at scale 1, to refuse scales that a drive cannot hold.
     writes_bytes: int = 0
+    # A recorded build that the generator reads (docs/build-traces.md).
+    trace: Path | None = None
 
     def steps(self, *, scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
+        if self.trace is not None:
+            digest = build_trace.digest(self.trace)
+            arguments = arguments | {"trace": f"{job.OUT}/{self.trace.stem}.trace", "sha256": digest}
         if self.seeded:
             arguments = arguments | {"seed": seed}
         if latency:
@@ -129,6 +135,23 @@ def _appended(each_gib: int, **more: object) -> Callable[[float], Arguments]:
     return lambda scale: {"files": 4, "each_bytes": _mebibytes(each_gib << 30, scale), "io_bytes": 64 << 10, **more}
 
 
+def _kernel(stage: str) -> Callable[[float], Arguments]:
+    """FAST'17, section 4.2.2: make -j16 on four cores with two threads each. A recorded build has the size it has."""
+    return lambda _: {"stage": stage, "path": "kernel", "jobs": 16, "processors": 8}
+
+
+def _compilebench(scale: float) -> Arguments:
+    """FAST'17, section 3.1: 128 at a time. A tree is smaller, and fewer instances sync, so that as much is written
+    between two syncs as at full size."""
+    return {
+        "instances": 128,
+        "trees": 2,
+        "runs": 50,
+        "directories_one_in": round(4 / scale),
+        "syncs_one_in": max(1, round(1 / scale)),
+    }
+
+
 def _on(path: str) -> Callable[[float], Arguments]:
     return lambda scale: {"path": path}
 
@@ -192,6 +215,18 @@ _ALL = (
         _appended(12, replace=True), "AppendMost",
     ),
     Workload("RemoveMost", "removefiles", "AppendMost's files deleted", _on("appended"), "AppendMost", False),
+    Workload(
+        "KernelTree", "replay", "the source tree of a recorded kernel build", _kernel("tree"), writes_bytes=2 * _GIB,
+        trace=KERNEL_BUILD,
+    ),
+    Workload(
+        "KernelBuild", "replay", "make -j16 in KernelTree's tree, replayed on 8 virtual processors", _kernel("build"),
+        "KernelTree", trace=KERNEL_BUILD, writes_bytes=4 * _GIB,
+    ),
+    Workload(
+        "Compilebench", "compilebench", "128 times at once kernel trees made, compiled, cleaned, read, removed",
+        _compilebench, writes_bytes=200 * _GIB, trace=KERNEL_BUILD,
+    ),
 )  # fmt: skip
 
 FILES_ONLY = "-files"
@@ -267,6 +302,12 @@ class Plan:
     @property
     def phases(self) -> tuple[str, ...]:
         return (*self.names, UNMOUNT)
+
+    @property
+    def traces(self) -> frozenset[Path]:
+        """Recorded builds that the machine needs, uncompressed."""
+        found = (WORKLOADS[name].trace for name in self.names if name in WORKLOADS)
+        return frozenset(trace for trace in found if trace is not None)
 
     @property
     def fio_jobs(self) -> dict[str, str]:

@@ -10,8 +10,8 @@ from shingle import claims_page, experiment, record
 from shingle.paths import ROOT
 
 # JSON has no comments; patches belong to the files that they change; licences and pictures speak for themselves.
-_NO_SPDX = {".json", ".jsonl", ".patch", ".svg", ".png", ".lock"}
-_BINARY = {".png"}
+_NO_SPDX = {".json", ".jsonl", ".patch", ".svg", ".png", ".lock", ".xz"}
+_BINARY = {".png", ".xz"}
 _BIG_BYTES = 1 << 20
 # Written in pieces, so that this file does not contain them.
 _NOWHERE = ["/work" + "/", "/ro" + "ot/", "pypi" + ".org", "deb.deb" + "ian.org", "static.crates" + ".io"]

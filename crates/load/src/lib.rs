@@ -16,8 +16,10 @@ use serde::Serialize;
 
 pub mod appends;
 pub mod archive;
+mod build_trace;
 pub mod churndirs;
 mod clock;
+pub mod compilebench;
 pub mod createfiles;
 mod direct;
 pub mod dirty_reuse;
@@ -36,6 +38,7 @@ pub mod postmark;
 pub mod random_overwrite;
 mod registry;
 pub mod remove;
+pub mod replay;
 mod report;
 mod rng;
 pub mod sequential;

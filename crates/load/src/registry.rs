@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::error::{LoadError, Result};
 use crate::report::Report;
 use crate::{
-    appends, archive, churndirs, createfiles, dirty_reuse, list, makedirs, manifest, marked, mix,
-    personality, postmark, random_overwrite, remove, sequential, Load,
+    appends, archive, churndirs, compilebench, createfiles, dirty_reuse, list, makedirs, manifest,
+    marked, mix, personality, postmark, random_overwrite, remove, replay, sequential, Load,
 };
 
 /// A generator whose parameters are JSON.
@@ -82,6 +82,12 @@ pub static GENERATORS: &[Generator] = &[
     generator::<appends::ReadInTurn>(
         "read_in_turn",
         "one block of each of append_in_turn's files in turn",
+        &[],
+    ),
+    generator::<replay::Replay>("replay", "a recorded build, on virtual processors", &[]),
+    generator::<compilebench::Compilebench>(
+        "compilebench",
+        "many at a time make, compile, clean, read and remove kernel trees",
         &[],
     ),
     generator::<mix::Mix>("mix", "parallel changes, verified against a model", &[]),

@@ -48,7 +48,7 @@ impl Load for Remove {
     }
 }
 
-struct Remover;
+pub struct Remover;
 
 impl Visitor for Remover {
     fn entry(&mut self, entry: &Entry, meter: &mut Meter) -> Result<()> {
