@@ -2,8 +2,9 @@
 """What the gain on whole disks hangs on: Figure 13's extremes, over the range of what nobody knows.
 
 The ST8000AS0002 gains least of the paper's value, the WD40NMZW hardly at all (e14). Varied are: the drive's map of the
-persistent cache (180,000 entries in public logs, 250,000 in Skylight), the size of the cache ("about 25 GiB", FAST'17,
-section 2.1), the idle time before it cleans, the cost of a system call, and how much the WD40NMZW can put off.
+persistent cache (180,000 entries in public logs, 250,000 in Skylight); the size of the cache, which is "about 25 GiB"
+(FAST'17, section 2.1), while Figure 12 and Table 4 have 29 GiB written before it is full (33,916 MiB less 211 s of 20
+MiB/s); the idle time before it cleans; the cost of a system call; and how much the WD40NMZW can put off.
 """
 
 from collections.abc import Sequence
@@ -18,10 +19,10 @@ SEAGATE, WESTERN = "st8000as0002", "wd40nmzw"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "Postmark"
 CHANGES = (
-    (SEAGATE, "translation.cache_entries", 250_000),
-    (SEAGATE, "translation.cache", 28),
-    (SEAGATE, "translation.idle", 5),
+    (SEAGATE, "translation.cache", 29),
     (WESTERN, "translation.cache", 20),
+    (SEAGATE, "translation.cache_entries", 250_000),
+    (SEAGATE, "translation.idle", 5),
 )
 SLOW_CALLS = 2
 

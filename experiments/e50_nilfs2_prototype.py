@@ -121,11 +121,9 @@ EXPERIMENT = Experiment(
         " the sizes of small files and of requests are not."
     ),
     finding=(
-        "Random writes past the page cache: NILFS2 holds the file's lock until the log with the one block is on the"
-        " disk, so a hundred threads are no deeper queue than one. Without a write cache, which is the report's guess"
-        " and the profile's assumption, each write then misses a revolution: 88 in a second, against 4,300 on the"
-        " regular disk, and as many on the prototype with `buffer.write_cache` 1. So a write cache that was off in the"
-        " prototype alone is not what cost the report 15 %."
+        "Not recorded yet. First trials of random writes past the page cache show the prototype far below the report's"
+        " 85 %: without a write cache, which is the report's guess and the profile's assumption, each small write misses"
+        " a revolution, and with `buffer.write_cache` 1 the difference is gone."
     ),
     expectations=(
         Expectation(
