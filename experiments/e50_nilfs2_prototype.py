@@ -121,9 +121,9 @@ EXPERIMENT = Experiment(
         " the sizes of small files and of requests are not."
     ),
     finding=(
-        "Not recorded yet. First trials of random writes past the page cache show the prototype far below the report's"
-        " 85 %: without a write cache, which is the report's guess and the profile's assumption, each small write misses"
-        " a revolution, and with `buffer.write_cache` 1 the difference is gone."
+        "Not recorded yet. First trials of random writes past the page cache show the prototype far below the "
+        "report's 85 %: without a write cache, which is the report's guess and the profile's assumption, each small "
+        "write misses a revolution, and with `buffer.write_cache` 1 the difference is gone."
     ),
     expectations=(
         Expectation(
