@@ -56,9 +56,10 @@ EXPERIMENT = Experiment(
     expectations=(),
     finding=(
         "What the load writes and its time with 10 GiB come out; the time that a block takes to go home does not. "
-        "It is the disk's: without its write buffer the same takes six times as long, which is still less than half "
-        "of the paper's. The scheduler is not the reason (e17). Where the directories lie is a part of it: spread "
-        "over the disk as the paper's kernel did, it takes 46 s instead of 30 (e17). What is left is not explained."
+        "It is the disk's: without its write buffer the same takes five times as long, which is still less than "
+        "half of the paper's. The scheduler is not the reason (e17). Where the directories lie is a part of it: "
+        "spread over the disk as the paper's kernel did, it takes 44 s instead of 31 (e17). What is left is not "
+        "explained."
     ),
     claims=(*TIMES, DIRECTORIES, RATIO),
     draw=bars.of_claims(

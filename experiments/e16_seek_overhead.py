@@ -39,9 +39,9 @@ EXPERIMENT = Experiment(
         "drives load wd5000ys --op randread --block 4k --range 40M --count 10000`), and tar reads the files in the "
         "order of the directory's hash, which is as good as random: half a revolution of 4.2 ms for each, and 2 ms "
         "to another head or cylinder. How far apart the files lie hardly counts (65 s over 10 GiB, 87 s over 120 "
-        "GiB), how large they are does: 99 s with reads of 192 KiB, 109 s with 256 KiB. So 103 s are files of some "
-        "200 KiB, or five reads for three files of 4 KiB; the paper says no more than small. The metadata comes with "
-        "10 requests of 280 KiB from the log."
+        "GiB), how large they are does: 99 s with reads of 192 KiB, 109 s with 256 KiB. So 103 s are what files of "
+        "some 200 KiB would take; the paper says no more than small. The metadata comes with 10 requests of 280 KiB "
+        "from the log."
     ),
     expectations=(),
     claims=(*TIMES, RATIO),

@@ -70,9 +70,8 @@ EXPERIMENT = Experiment(
     scalable=False,
     phases=(NAME,),
     finding=(
-        "None of what was varied alone gives 460 s. The write buffer counts most, then where the directories lie; "
-        "e15 says what is left. The two cells with spread directories were recorded later, with a later kernel and "
-        "drive model, than the others."
+        "None of what was varied gives 460 s, nor two of them together. The write buffer counts most, then where "
+        "the directories lie; e15 says what is left."
     ),
     expectations=(
         Expectation(
