@@ -87,8 +87,8 @@ EXPERIMENT = Experiment(
         "directories. Linux 6.12 puts 8,192 directories into a flex_bg before it goes on, Linux 4.6 did after 512: "
         "with the old rule a tenth of the directories leaves 182 bands to MakeDirs and 171 to RemoveDirs (e26), "
         "here all of them leave 248 and 147. All 930 flex_bgs of the partition at the 0.7 s that RemoveDirs' bands "
-        "take would be 650 s, which is what the paper's times look like. CreateFiles is no more than 1.3 times as "
-        "fast, which was not looked into. MakeDirs on ext4-lazy leaves bands of the journal: runs end in them."
+        "take would be 650 s, which is what the paper's times look like. CreateFiles gains less than "
+        "the paper's, which was not looked into. MakeDirs on ext4-lazy leaves bands of the journal: runs end in them."
     ),
     expectations=(),
     scale=SCALE,
