@@ -14,7 +14,6 @@ from shingle.record import Record, cell
 
 DRIVE = "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
-PARTITION_BYTES = 2_000_000_000_000
 SCALE = 0.1
 
 
@@ -23,7 +22,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     for workloads in (workload.DIRECTORIES, workload.FILES):
         plan = workload.plan(workloads, scale=scale, seed=seed)
         variants = [
-            fs.mounted_with(fs.on_the_first(fs.find(name), PARTITION_BYTES), "noatime") for name in (BASELINE, LAZY)
+            fs.mounted_with(fs.on_the_first(fs.find(name), run.PAPER_PARTITION_BYTES), "noatime")
+            for name in (BASELINE, LAZY)
         ]
         cells += [run.Run(drive.find(DRIVE), variant, plan) for variant in variants]
     return run.on_the_papers_host(cells, scale)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, bytes_claim, seconds, speedup
+from shingle.claims import Claim, bytes_claim, parts_s, seconds, speedup
 from shingle.experiment import Experiment
 from shingle.record import Record, cell
 
@@ -39,8 +39,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def transactions_s(records: Sequence[Record], file_system: str, name: str) -> float:
     """Figure 14 "only includes numbers from the transaction phase of the benchmark"."""
-    parts = cell(records, file_system, NAME, name)["load"]["parts"]
-    return sum(float(part["ns"]) for part in parts if part["name"] == "transactions") / 1e9
+    return parts_s(cell(records, file_system, NAME, name), "transactions")
 
 
 def whole_disk(name: str, paper: float) -> Claim:

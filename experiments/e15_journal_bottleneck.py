@@ -8,7 +8,7 @@ memory; the writing back is not timed. With a journal of 128 MiB it waits for ch
 from collections.abc import Sequence
 
 from shingle import bars, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, parts_s
 from shingle.experiment import Experiment
 from shingle.record import Record, cell
 
@@ -24,13 +24,12 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def made_s(records: Sequence[Record], file_system: str) -> float:
     """Without the sync: what the load itself took."""
-    return sum(float(part["ns"]) for part in cell(records, file_system, NAME)["load"]["parts"]) / 1e9
+    return parts_s(cell(records, file_system, NAME))
 
 
 def directories_s(records: Sequence[Record], file_system: str) -> float:
     """Until all directories are there, and the first file is made."""
-    (inner,) = (part for part in cell(records, file_system, NAME)["load"]["parts"] if part["name"] == "inner")
-    return float(inner["ns"]) / 1e9
+    return parts_s(cell(records, file_system, NAME), "inner")
 
 
 TIMES = (

@@ -12,15 +12,14 @@ is had today).
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, run, workload
-from shingle.claims import Claim
+from shingle import bars, drive, fs, run, workload
+from shingle.claims import Claim, parts_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import NotRecorded, Record
 
 DRIVE, STOCK = "wd5000ys", "ext4-128m"
 NAME = "CreateGigabyte"
-# As in e26.
-SPREAD, BYTES_PER_INODE = f"{STOCK}-spread", 262_144
+SPREAD = f"{STOCK}-spread"
 SCHEDULER = "/sys/block/shd0/queue/scheduler"
 BUFFER = "buffer.dirty_extents_max"
 
@@ -35,8 +34,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
             cells += [cell, replace(cell, variant=replace(cell.variant, name=f"{STOCK}-bfq", settings=settings))]
     for profile in (buffered, drive.changed(buffered, BUFFER, 1)):
         for cell in run.cells(profile, (STOCK,), plan):
-            mkfs = (*cell.variant.mkfs, "-i", f"{BYTES_PER_INODE}")
-            cells.append(replace(cell, variant=replace(cell.variant, name=SPREAD, mkfs=mkfs)))
+            cells.append(replace(cell, variant=replace(fs.with_spread_directories(cell.variant), name=SPREAD)))
     return run.on_the_papers_host(cells)
 
 
@@ -45,7 +43,7 @@ def made_s(records: Sequence[Record], file_system: str, *, buffered: bool) -> fl
     for each in records:
         wanted = (each["drive"] == DRIVE) == buffered and each["file_system"] == file_system
         if wanted and each["phase"] == NAME:
-            return sum(float(part["ns"]) for part in each["load"]["parts"]) / 1e9
+            return parts_s(each)
     raise NotRecorded(f"there is no record of {NAME} on {file_system}.")
 
 

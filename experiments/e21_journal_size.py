@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, parts_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
@@ -42,7 +42,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def made_s(records: Sequence[Record], file_system: str) -> float:
     """Without the sync: what the load itself took."""
-    return sum(float(part["ns"]) for part in cell(records, file_system, NAME)["load"]["parts"]) / 1e9
+    return parts_s(cell(records, file_system, NAME))
 
 
 def times_as_long(records: Sequence[Record], file_system: str) -> float:

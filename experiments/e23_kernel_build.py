@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, parts_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
@@ -31,8 +31,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def built_s(records: Sequence[Record], file_system: str, drive: str) -> float:
     """Of make itself, without the sync after it."""
-    parts = cell(records, file_system, NAME, drive)["load"]["parts"]
-    return float(next(part["ns"] for part in parts if part["name"] == "build")) / 1e9
+    return parts_s(cell(records, file_system, NAME, drive), "build")
 
 
 def written_mib(records: Sequence[Record], file_system: str, written: str) -> float:

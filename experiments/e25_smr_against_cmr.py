@@ -13,7 +13,6 @@ from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
-PARTITION_BYTES = 2_000_000_000_000
 FILE_SYSTEMS = ("ext4-10g", "ext4-lazy")
 WORKLOADS = ("MakeDirs", "CreateFiles")
 SCALE = 0.05
@@ -23,7 +22,9 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     plan = workload.plan(WORKLOADS, scale=scale, seed=seed)
     variants = [fs.mounted_with(fs.find(name), "noatime") for name in FILE_SYSTEMS]
     cells = [run.Run(drive.find(CONVENTIONAL), each, plan) for each in variants]
-    cells += [run.Run(drive.find(SHINGLED), fs.on_the_first(each, PARTITION_BYTES), plan) for each in variants]
+    cells += [
+        run.Run(drive.find(SHINGLED), fs.on_the_first(each, run.PAPER_PARTITION_BYTES), plan) for each in variants
+    ]
     return run.on_the_papers_host(cells, scale)
 
 

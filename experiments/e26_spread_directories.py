@@ -1,53 +1,39 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """FAST'17's directories where the paper's kernel put them: spread over the disk (section 4.2.1, Table 2; Figure 11).
 
-A new directory goes to its parent's flex_bg as long as that has few enough. Until September 2022 that was the mean
-and a sixteenth of a block group's inodes more, 512 of 8,192; since then it is a sixteenth of a flex_bg's, 8,192 ("ext4:
-make directory inode spreading reflect flexbg size"). So Linux 4.6, the paper's, went on to the next flex_bg after 512
-directories, and Linux 6.12 does after 8,192. With 512 inodes for each block group (mke2fs -i 262144) today's rule is
-the old one. What differs beside: inode tables of 2 MiB for each flex_bg, not of 32.
+Linux 4.6, the paper's, went on to the next flex_bg after 512 directories, and Linux 6.12 does after 8,192
+(fs.with_spread_directories).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, bytes_claim, cleaning, metadata_read, speedup_claim
+from shingle.claims import Claim, bytes_claim, cleaning, reads_claim, speedup_claim
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
-# The paper's partition of the shingled disk (section 4.3.1).
-PARTITION_BYTES = 2_000_000_000_000
 BASELINE, LAZY = "ext4-10g-spread", "ext4-lazy-spread"
 SMR_BASELINE, SMR_LAZY = "ext4-10g-spread-smr", "ext4-lazy-spread-smr"
 WORKLOADS = ("MakeDirs", "ListDirs", "RemoveDirs")
-BYTES_PER_INODE = 262_144
 SCALE = 0.1
 
 
 def spread(name: str, new_name: str) -> fs.FileSystem:
-    variant = fs.mounted_with(fs.find(name), "noatime")
-    return replace(variant, name=new_name, mkfs=(*variant.mkfs, "-i", f"{BYTES_PER_INODE}"))
+    return replace(fs.with_spread_directories(fs.mounted_with(fs.find(name), "noatime")), name=new_name)
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     plan = workload.plan(WORKLOADS, scale=scale, seed=seed)
     conventional = [spread("ext4-10g", BASELINE), spread("ext4-lazy", LAZY)]
     shingled = [
-        fs.on_the_first(each, PARTITION_BYTES)
+        fs.on_the_first(each, run.PAPER_PARTITION_BYTES)
         for each in (spread("ext4-10g", SMR_BASELINE), spread("ext4-lazy", SMR_LAZY))
     ]
     cells = [run.Run(drive.find(CONVENTIONAL), each, plan) for each in conventional]
     cells += [run.Run(drive.find(SHINGLED), each, plan) for each in shingled]
     return run.on_the_papers_host(cells, scale)
-
-
-def reads(target: str, file_system: str, name: str, paper_mib: float) -> Claim:
-    return Claim(
-        target, f"{name} on {file_system}: metadata read", "MiB", paper_mib, paper_mib,
-        metadata_read(file_system, name), 0.10, linear=True,
-    )  # fmt: skip
 
 
 def cleans(target: str, file_system: str, name: str, paper_s: float) -> Claim:
@@ -73,10 +59,10 @@ TABLE_2 = (
     bytes_claim("T7d", BASELINE, "MakeDirs", "metadata", 4631),
     bytes_claim("T7d", BASELINE, "MakeDirs", "journal", 4735),
     bytes_claim("T7e", LAZY, "MakeDirs", "journal", 4707),
-    reads("T7f", BASELINE, "RemoveDirs", 4066.4),
+    reads_claim("T7f", BASELINE, "RemoveDirs", 4066.4),
     bytes_claim("T7f", BASELINE, "RemoveDirs", "metadata", 322.4),
     bytes_claim("T7f", BASELINE, "RemoveDirs", "journal", 1119),
-    reads("T7g", LAZY, "RemoveDirs", 4066.4),
+    reads_claim("T7g", LAZY, "RemoveDirs", 4066.4),
     bytes_claim("T7g", LAZY, "RemoveDirs", "journal", 472),
 )
 CLEANING = (

@@ -120,11 +120,6 @@ EXPERIMENT = Experiment(
         "Files or the one file's size, time and memory are scaled; the disk, NILFS2's segments and times, threads, and"
         " the sizes of small files and of requests are not."
     ),
-    finding=(
-        "Not recorded yet. First trials of random writes past the page cache show the prototype far below the "
-        "report's 85 %: without a write cache, which is the report's guess and the profile's assumption, each small "
-        "write misses a revolution, and with `buffer.write_cache` 1 the difference is gone."
-    ),
     expectations=(
         Expectation(
             "no write of NILFS2 is out of order",

@@ -210,7 +210,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e53-nilfs2-cleaner",
-    claim="NILFS2's cleaner keeps the zones of a shingled disk in order if its segments are the zones",
+    claim="NILFS2 with its cleaner writes the zones of a shingled disk in order if its segments are the zones",
     source="NILFS2 report (FSL-14-03), section 5",
     runs=runs,
     phases=(FILL, OVERWRITE, workload.UNMOUNT),

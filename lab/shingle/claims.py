@@ -145,6 +145,11 @@ def speedup(slow: str, fast: str, name: str, drive: str | None = None) -> Callab
     return lambda records: seconds(slow, name, drive)(records) / seconds(fast, name, drive)(records)
 
 
+def parts_s(record: Record, *names: str) -> float:
+    """What the load itself took, without the sync after it; or the parts of it that are named."""
+    return sum(float(part["ns"]) for part in record["load"]["parts"] if not names or part["name"] in names) / 1e9
+
+
 def metadata_read(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:
     """MiB of metadata read in a phase; what journal_lazy reads from its journal is metadata too."""
     home, logged = mib(file_system, name, "metadata_read"), mib(file_system, name, "journal_read")
@@ -156,6 +161,14 @@ def bytes_claim(target: str, file_system: str, name: str, written: str, paper_mi
     return Claim(
         target, f"{name} on {file_system}: {written} written", "MiB", paper_mib, paper_mib,
         mib(file_system, name, f"{written}_written"), 0.10, linear=True,
+    )  # fmt: skip
+
+
+def reads_claim(target: str, file_system: str, name: str, paper_mib: float) -> Claim:
+    """MiB of metadata read in a phase, likewise."""
+    return Claim(
+        target, f"{name} on {file_system}: metadata read", "MiB", paper_mib, paper_mib,
+        metadata_read(file_system, name), 0.10, linear=True,
     )  # fmt: skip
 
 
