@@ -122,9 +122,13 @@ def matrix(chosen: Set, *, scale: float | None = None, seeds: int | None = None,
         if wanted < 1 and member.claims and all(claim.full_size for claim in member.claims):
             notes.append(f"{member.name} is left out: it says something at the paper's size only.")
             continue
-        own = max(wanted, member.scale) if not member.scalable else wanted
+        if wanted < member.scale and not member.scalable:
+            notes.append(f"{member.name} is left out: it does not scale, and its own is {member.scale:g}.")
+            continue
+        # What is dear at the paper's size has a scale of its own below a tenth.
+        own = min(wanted, member.scale) if wanted < 1 else wanted
         if own != wanted:
-            notes.append(f"{member.name} does not scale: it runs at {own:g}.")
+            notes.append(f"{member.name} runs at its own scale, {own:g}.")
         for seed in range(1, count + 1):
             cells += [Cell(member, name, own, seed, each) for name, each in member.cells(own, seed).items()]
     return Matrix(chosen, wanted, count, tuple(numbers), tuple(cells), tuple(notes))

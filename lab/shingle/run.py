@@ -194,6 +194,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
             **({} if run.faults is None else {"faults": run.faults.read_text()}),
             **({"fio_jobs": run.plan.fio_jobs} if run.plan.fio_jobs else {}),
             **({"settings": dict(run.variant.settings)} if run.variant.settings else {}),
+            **({"before_mount": [list(argv) for argv in run.variant.before_mount]} if run.variant.before_mount else {}),
         },
         "versions": {
             "linux": built.kernel.version,

@@ -162,10 +162,11 @@ def test_the_papers_set_is_what_has_claims_and_says_what_it_leaves_out() -> None
     assert full.scale == 1 and not full.notes
     assert all(each.claims for each in full.experiments)
     tenth = matrix.matrix(matrix.find("paper"), scale=0.1, seeds=1)
-    assert "e20" not in {each.number for each in tenth.experiments}
-    assert any(note.startswith("e20-") for note in tenth.notes)
-    assert all(each.scale == each.experiment.scale for each in tenth.cells if not each.experiment.scalable)
-    assert {each.scale for each in tenth.cells if each.experiment.scalable} == {0.1}
+    for left_out in ("e15", "e20"):
+        assert left_out not in {each.number for each in tenth.experiments}
+        assert any(note.startswith(f"{left_out}-") and "left out" in note for note in tenth.notes)
+    assert all(each.scale == min(0.1, each.experiment.scale) for each in tenth.cells)
+    assert any(note.startswith("e24-") and "own scale" in note for note in tenth.notes)
     assert {each.seed for each in matrix.matrix(matrix.find("paper"), scale=0.1).cells} == {1, 2, 3, 4, 5}
 
 
