@@ -18,13 +18,13 @@ _TERSE = "3;fio-"
 _READ_KIB, _READ_MS, _WRITTEN_KIB, _WRITTEN_MS = 5, 8, 46, 49
 
 
-def scaled(text: str, scale: float) -> str:
+def scaled(text: str, scale: float, time_scale: float) -> str:
     """The job file at a scale: sizes in whole blocks, times in seconds."""
 
     def times(found: re.Match[str]) -> str:
         key, number, unit = found.groups()
-        value = round((int(number) << _SHIFTS[unit]) * scale)
-        least = 1 if key == "runtime" else _BLOCK_BYTES
+        factor, least = (time_scale, 1) if key == "runtime" else (scale, _BLOCK_BYTES)
+        value = round((int(number) << _SHIFTS[unit]) * factor)
         return f"{key}={max(1, value // least) * least}"
 
     return _SCALED.sub(times, text)

@@ -41,9 +41,13 @@ class Workload:
     writes_bytes: int = 0
     # A recorded build that the generator reads (docs/build-traces.md).
     trace: Path | None = None
+    # Of a workload that runs for a time: how long at scale 1.
+    duration_s: float | None = None
 
-    def steps(self, *, scale: float, seed: int, latency: bool = False) -> list[job.Step]:
+    def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
+        if self.duration_s is not None:
+            arguments = arguments | {"duration_s": self.duration_s * time_scale}
         if self.trace is not None:
             digest = build_trace.digest(self.trace)
             arguments = arguments | {"trace": f"{job.OUT}/{self.trace.stem}.trace", "sha256": digest}
@@ -61,8 +65,8 @@ class FioJobs(Workload):
     text: str = ""
     only_create: bool = False
 
-    def steps(self, *, scale: float, seed: int, latency: bool = False) -> list[job.Step]:
-        return fio.steps(self.name, fio.scaled(self.text, scale), seed=seed, only_create=self.only_create)
+    def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
+        return fio.steps(self.name, fio.scaled(self.text, scale, time_scale), seed=seed, only_create=self.only_create)
 
 
 def _scaled(count: int, scale: float) -> int:
@@ -264,9 +268,10 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         }
 
     made = Workload(
-        name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
-    )
-    return made, Workload(name, "personality", summary, arguments("run"), made.name)
+        name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes,
+        duration_s=duration_s,
+    )  # fmt: skip
+    return made, Workload(name, "personality", summary, arguments("run"), made.name, duration_s=duration_s)
 
 
 def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
@@ -275,7 +280,7 @@ def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
     summary = comment[0].lstrip("# ") if comment and comment[0].startswith("#") else f"the jobs of {path}"
 
     def shown(scale: float) -> Arguments:
-        return {"job": fio.scaled(text, scale)}
+        return {"job": fio.scaled(text, scale, scale)}
 
     made = FioJobs(name + FILES_ONLY, "fio", f"the files of {name}", shown, text=text, only_create=True)
     return made, FioJobs(name, "fio", summary, shown, made.name, text=text)
@@ -294,6 +299,8 @@ class Plan:
     seed: int
     # Measure each call (256 ns of virtual time per reading of the clock), for `load.latency_ns` of the records.
     latency: bool = False
+    # Of what runs for a time; None: as everything else of its phase.
+    time_scale: float | None = None
 
     @property
     def label(self) -> str:
@@ -313,7 +320,14 @@ class Plan:
     def fio_jobs(self) -> dict[str, str]:
         """The job files of those phases that have one, as they are run."""
         found = ((name, WORKLOADS.get(name)) for name in self.names)
-        return {name: fio.scaled(each.text, self.scales[name]) for name, each in found if isinstance(each, FioJobs)}
+        return {
+            name: fio.scaled(each.text, self.scales[name], self._time_scale(name))
+            for name, each in found
+            if isinstance(each, FioJobs)
+        }
+
+    def _time_scale(self, name: str) -> float:
+        return self.scales[name] if self.time_scale is None else self.time_scale
 
     def files(self) -> tuple[Path, ...]:
         """Programs that the steps run, found in /run/out."""
@@ -323,7 +337,9 @@ class Plan:
         """Everything between mounting and the end of the unmount."""
         steps: list[job.Step] = []
         for name in self.names:
-            steps += WORKLOADS[name].steps(scale=self.scales[name], seed=self.seed, latency=self.latency)
+            steps += WORKLOADS[name].steps(
+                scale=self.scales[name], time_scale=self._time_scale(name), seed=self.seed, latency=self.latency
+            )
             steps += [job.sync(phase=name), job.drop_caches(), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
         return [*steps, job.umount(phase=UNMOUNT), job.wait_clean(limit_s=CLEAN_LIMIT_S)]
 

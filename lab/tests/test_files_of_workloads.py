@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Workloads that are files: what the scale changes, what is wrong with a file, and what fio says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,23 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, text: str 
 
 
 def test_the_scale_goes_into_the_size_and_the_time_of_a_job() -> None:
-    tenth = fio.scaled(JOBS.read_text(), 0.1)
+    tenth = fio.scaled(JOBS.read_text(), 0.1, 0.1)
     assert f"\nsize={(5 << 30) // 10 // 4096 * 4096}\n" in tenth
     assert "\nruntime=360\n" in tenth
     changed = set(tenth.splitlines()) ^ set(JOBS.read_text().splitlines())
     assert {line.split("=")[0] for line in changed} == {"size", "runtime"}
     assert workload.plan(["random-write"], scale=0.1, seed=1).fio_jobs["random-write"] == tenth
+
+
+def test_what_runs_for_a_time_can_run_for_less_with_the_same_files() -> None:
+    plan = replace(workload.plan(["random-write"], scale=0.1, seed=1), time_scale=0.02)
+    assert plan.fio_jobs["random-write"] == fio.scaled(JOBS.read_text(), 0.1, 0.02)
+    plan = workload.plan(["mailserver"], scale=0.1, seed=1)
+    whole, shorter = (replace(plan, time_scale=each).steps() for each in (None, 0.02))
+    for longer, short in zip(whole, shorter, strict=True):
+        if longer["do"] == "load":
+            assert short["args"]["duration_s"] == 0.2 * longer["args"]["duration_s"]
+            assert short["args"]["filesets"] == longer["args"]["filesets"]
 
 
 def test_what_fio_says_becomes_a_load() -> None:
