@@ -241,7 +241,9 @@ EXPERIMENT = Experiment(
         "1 MiB and more ext4 and F2FS take the slides' time (e31). Application 2 is ahead of the slides' there, for a "
         "reason not known; its NILFS2 finds no space: each segment is a quarter dead, and the cleaner, even without a "
         "pause (nilfs2-eager), waits for the writer with every step. F2FS, which did not finish in 2015, does in Linux "
-        "6.12, on each of the disks."
+        "6.12, on each of the disks. That NILFS2 takes 380 s to delete four files is 18,000 seeks between single "
+        "blocks that it reads one after the other: 99,400, which is the nodes of the files' trees and the addresses of "
+        "all blocks, 32 bytes each."
     ),
     expectations=tuple(
         expectation
