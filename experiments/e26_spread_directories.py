@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""FAST'17's directories where the paper's kernel put them: spread over the disk (section 4.2.1, Table 2; Figure 11).
+"""FAST'17's directories where the paper's kernel put them: spread over the disk (section 4.2.1, Figure 7 and Table 2;
+section 4.3.1, Figure 11). Files lie where their directories do.
 
 Linux 4.6, the paper's, went on to the next flex_bg after 512 directories, and Linux 6.12 does after 8,192
 (fs.with_spread_directories).
@@ -16,7 +17,7 @@ from shingle.record import Record, cell
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
 BASELINE, LAZY = "ext4-10g-spread", "ext4-lazy-spread"
 SMR_BASELINE, SMR_LAZY = "ext4-10g-spread-smr", "ext4-lazy-spread-smr"
-WORKLOADS = ("MakeDirs", "ListDirs", "RemoveDirs")
+DIRECTORIES, FILES = ("MakeDirs", "ListDirs", "RemoveDirs"), ("CreateFiles", "RemoveFiles")
 SCALE = 0.1
 
 
@@ -25,14 +26,16 @@ def spread(name: str, new_name: str) -> fs.FileSystem:
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    plan = workload.plan(WORKLOADS, scale=scale, seed=seed)
     conventional = [spread("ext4-10g", BASELINE), spread("ext4-lazy", LAZY)]
     shingled = [
         fs.on_the_first(each, run.PAPER_PARTITION_BYTES)
         for each in (spread("ext4-10g", SMR_BASELINE), spread("ext4-lazy", SMR_LAZY))
     ]
-    cells = [run.Run(drive.find(CONVENTIONAL), each, plan) for each in conventional]
-    cells += [run.Run(drive.find(SHINGLED), each, plan) for each in shingled]
+    cells = []
+    for names in (DIRECTORIES, FILES):
+        plan = workload.plan(names, scale=scale, seed=seed)
+        cells += [run.Run(drive.find(CONVENTIONAL), each, plan) for each in conventional]
+        cells += [run.Run(drive.find(SHINGLED), each, plan) for each in shingled]
     return run.on_the_papers_host(cells, scale)
 
 
@@ -52,8 +55,11 @@ FASTER = (
     speedup_claim("T7a", BASELINE, LAZY, "MakeDirs", 1.5, 2),
     speedup_claim("T7b", BASELINE, LAZY, "ListDirs", 3, 5),
     speedup_claim("T7b", BASELINE, LAZY, "RemoveDirs", 3, 5),
+    speedup_claim("T7a", BASELINE, LAZY, "CreateFiles", 1.5, 2),
+    speedup_claim("T7b", BASELINE, LAZY, "RemoveFiles", 3, 5),
     speedup_claim("T11b", SMR_BASELINE, SMR_LAZY, "MakeDirs", 1.5, 2.5),
     speedup_claim("T11b", SMR_BASELINE, SMR_LAZY, "ListDirs", 13, 13),
+    speedup_claim("T11b", SMR_BASELINE, SMR_LAZY, "CreateFiles", 1.5, 2.5),
 )
 TABLE_2 = (
     bytes_claim("T7d", BASELINE, "MakeDirs", "metadata", 4631),
@@ -68,6 +74,7 @@ TABLE_2 = (
 CLEANING = (
     cleans("T11c", SMR_BASELINE, "MakeDirs", 846),
     cleans("T11d", SMR_BASELINE, "RemoveDirs", 590),
+    cleans("T11d", SMR_BASELINE, "RemoveFiles", 366),
 )
 
 EXPERIMENT = Experiment(
@@ -75,7 +82,7 @@ EXPERIMENT = Experiment(
     claim="removing directories that lie all over the disk makes ext4 log more than twice what is changed",
     source="FAST'17, sections 4.2.1 and 4.3.1, Table 2 and Figure 11, varied",
     runs=runs,
-    phases=(*WORKLOADS, workload.UNMOUNT),
+    phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
     finding=(
         "With the rule of the paper's kernel, RemoveDirs on the baseline logs what the paper's did, where e11 logs "
         "a third of it: 1,430 directories fill a transaction here as 4,900 do there. On the shingled disk a tenth "
