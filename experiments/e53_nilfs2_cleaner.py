@@ -117,6 +117,12 @@ class Cell:
         full_bytes = max(USER_BYTES + KEPT_SEGMENTS * zone_bytes, SEGMENTS_MIN * zone_bytes)
         return ROOMY_BYTES if self.roomy else full_bytes
 
+    @property
+    def memory_mib(self) -> int:
+        """The cleaner reads all live blocks of a step into memory, and holds them (nilfs_gccache_submit_read_data): with
+        no more memory than a segment it looks for free pages without end."""
+        return max(MEMORY_MIB, 2 * self.segment_mib)
+
     def run(self, scale: float, seed: int) -> run.Run:
         nilfs2 = fs.find("nilfs2")
         blocks, reserved = str((self.segment_mib << 20) // 4096), str(self.reserved_percent)
@@ -124,7 +130,7 @@ class Cell:
         settings = NO_PAUSE.format(segments=max(1, LARGE_MIB // self.segment_mib)) if self.cleaner else ""
         plan = Overwritten((FILL, OVERWRITE), dict.fromkeys((FILL, OVERWRITE), scale), seed, settings=settings)
         return run.Run(
-            self.profile, variant, plan, memory_mib=MEMORY_MIB, capacity_bytes=self.capacity_bytes,
+            self.profile, variant, plan, memory_mib=self.memory_mib, capacity_bytes=self.capacity_bytes,
             expected=(console.Trouble.FILE_SYSTEM_ERROR,),
         )  # fmt: skip
 
