@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shingle import bars, drive, machine, run, workload
+from shingle.claims import busy_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record
 
@@ -65,10 +66,7 @@ def idle_s(record: Record) -> float:
 
 def lazy_saves_everywhere(records: Sequence[Record]) -> bool:
     """Run and cleaning together."""
-    return all(
-        base["virtual_s"] + base["cleaning_s"] > 2 * (lazy["virtual_s"] + lazy["cleaning_s"])
-        for base, lazy in pairs(records)
-    )
+    return all(busy_s(base) > 2 * busy_s(lazy) for base, lazy in pairs(records))
 
 
 def setting(record: Record) -> str:
@@ -83,8 +81,7 @@ def setting(record: Record) -> str:
 def draw(records: Sequence[Record], stem: Path) -> None:
     ratios: dict[str, list[float]] = {}
     for base, lazy in pairs(records):
-        spent, spent_lazily = (float(each["virtual_s"]) + float(each["cleaning_s"]) for each in (base, lazy))
-        ratios.setdefault(setting(base), []).append(spent / spent_lazily)
+        ratios.setdefault(setting(base), []).append(busy_s(base) / busy_s(lazy))
     shown = [bars.Bar(label, tuple(values)) for label, values in ratios.items()]
     bars.draw([bars.Panel("MakeDirs and its cleaning: ext4-lazy against ext4-10g", "times faster", shown)], stem)
 

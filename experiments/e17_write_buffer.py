@@ -20,7 +20,6 @@ from shingle.record import NotRecorded, Record
 DRIVE, STOCK = "wd5000ys", "ext4-128m"
 NAME = "CreateGigabyte"
 SPREAD = f"{STOCK}-spread"
-SCHEDULER = "/sys/block/shd0/queue/scheduler"
 BUFFER = "buffer.dirty_extents_max"
 
 
@@ -30,8 +29,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     cells = []
     for profile in (buffered, drive.changed(buffered, BUFFER, 1)):
         for cell in run.cells(profile, (STOCK,), plan):
-            settings = (*cell.variant.settings, (SCHEDULER, "bfq"))
-            cells += [cell, replace(cell, variant=replace(cell.variant, name=f"{STOCK}-bfq", settings=settings))]
+            bfq = fs.with_scheduler(replace(cell.variant, name=f"{STOCK}-bfq"), "bfq")
+            cells += [cell, replace(cell, variant=bfq)]
     for profile in (buffered, drive.changed(buffered, BUFFER, 1)):
         for cell in run.cells(profile, (STOCK,), plan):
             cells.append(replace(cell, variant=replace(fs.with_spread_directories(cell.variant), name=SPREAD)))

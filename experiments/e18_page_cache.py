@@ -66,7 +66,8 @@ EXPERIMENT = Experiment(
     finding=(
         "The paper fixed the disk's share to a half. As Linux 6.12 takes it, nobody waits below the threshold of "
         "all disks together, and what reaches the disk changes by a hundredth. If the share is strict, data and "
-        "journal are Table 3's; so this is how e11 to e17 read it. Whether Linux 4.6 enforced it was not tried: "
+        "journal are Table 3's; so this is how all that repeat FAST'17's file server and microbenchmarks read it. "
+        "Whether Linux 4.6 enforced it was not tried: "
         "that kernel has no virtual time."
     ),
     expectations=(

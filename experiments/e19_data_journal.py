@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shingle import bars, drive, fs, job, run, workload
+from shingle.claims import busy_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
@@ -75,8 +76,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def spent_s(records: Sequence[Record], file_system: str, phase: str) -> float:
     """Run time plus the time that the drive then takes to clean up."""
-    found = cell(records, file_system, phase)
-    return float(found["virtual_s"]) + float(found["cleaning_s"])
+    return busy_s(cell(records, file_system, phase))
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:

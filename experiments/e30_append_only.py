@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The two append-only applications of SAFS, on the file systems that people might choose, on the same disks.
 
-Seed 002, "Measured SAFS Applications". A file system of 64 GiB is the first 64 GiB of a drive with 16 conventional
+SDC 2015, "Measured SAFS Applications". A file system of 64 GiB is the first 64 GiB of a drive with 16 conventional
 zones, as the slides' file system has 16 that are written at random. What a disk gives at best is what a program
 gets that writes and reads the same places past every file system.
 """
@@ -24,17 +24,8 @@ TWO = ("AppendMost", "ReplaceMost", "RemoveMost")
 RAW, RAW_WRITE, RAW_READ = "raw", "RawWrite", "RawRead"
 EAGER = "nilfs2-eager"
 CLEANER = "/run/nilfs_cleanerd.conf"
-# NILFS2's cleaner with everything set to speed: nothing kept for later, no pause, as much at a time as it can.
-NO_PAUSE = """\
-protection_period 0
-min_clean_segments 0
-nsegments_per_clean 32
-cleaning_interval 0.01
-selection_policy timestamp
-min_reclaimable_blocks 1%
-use_set_suinfo
-use_mmap
-"""
+# At a time, of its cleaner without a pause: as much as it can.
+SEGMENTS = 32
 CAPACITY_BYTES = 64 << 30
 RANDOM_ZONES, ZONE_BYTES = 16, 256 << 20
 RAW_BYTES, RAW_IO_BYTES = 8 << 30, 16 << 20
@@ -75,17 +66,17 @@ def file_systems(name: str, phases: Sequence[str] = ONE) -> list[fs.FileSystem]:
     if name != HOST_MANAGED and phases is TWO:
         nilfs2 = fs.find("nilfs2")
         daemon = (*nilfs2.daemon, "-c", CLEANER)
-        others.append(replace(nilfs2, name=EAGER, settings=((CLEANER, NO_PAUSE),), daemon=daemon))
+        others.append(
+            replace(nilfs2, name=EAGER, settings=((CLEANER, fs.nilfs2_without_pause(SEGMENTS)),), daemon=daemon)
+        )
     return [*{CONVENTIONAL: (), HOST_AWARE: (ours, slides), HOST_MANAGED: (ours,)}[name], *others]
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    # Nothing is made on it, and a file system in memory is mounted, so that there is something to unmount.
-    nothing = fs.FileSystem(RAW, "tmpfs", "no file system", ("/bin/true",), ("/bin/true", "--version"))
     raw = Raw((RAW_WRITE,), {RAW_WRITE: scale}, seed)
     found = []
     for name in (HOST_AWARE, CONVENTIONAL, HOST_MANAGED):
-        found.append(run.Run(disk(name), nothing, raw, capacity_bytes=CAPACITY_BYTES))
+        found.append(run.Run(disk(name), fs.without(RAW), raw, capacity_bytes=CAPACITY_BYTES))
         for phases in (ONE, TWO):
             plan = workload.plan(phases, scale=scale, seed=seed)
             found += [

@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table
 
 from shingle import run, workload
+from shingle.claims import busy_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import NotRecorded, Record, cell
 from shingle.table import mib, seconds
@@ -92,7 +93,7 @@ def whole_s(records: Sequence[Record], drive: str, file_system: str, names: Sequ
     """All phases, the unmount and all cleaning: until the disk is quiet."""
     own = of_workload(records, names)
     found = [cell(own, file_system, phase, drive) for phase in (*names, workload.UNMOUNT)]
-    return sum(spent_s(each) + float(each["cleaning_s"]) for each in found)
+    return sum(map(busy_s, found))
 
 
 def ahead(records: Sequence[Record], drive: str, names: Sequence[str]) -> bool:

@@ -19,7 +19,6 @@ from shingle.record import Record, cell
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
 NONE, MERGING = "nilfs2-128m", "nilfs2-128m-bfq"
 SEGMENT_BLOCKS = (128 << 20) // 4096
-SCHEDULER = "/sys/block/shd0/queue/scheduler"
 MACRO = ("webserver", "mailserver", "fileserver")
 MICRO = (
     "random-read",
@@ -42,8 +41,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     memory_mib = round(MEMORY_MIB * scale)
     nilfs2 = fs.find("nilfs2")
     nilfs2 = replace(nilfs2, mkfs=(*nilfs2.mkfs, "-B", str(SEGMENT_BLOCKS)))
-    none = replace(nilfs2, name=NONE, settings=((SCHEDULER, "none"),))
-    merging = replace(nilfs2, name=MERGING, settings=((SCHEDULER, "bfq"),))
+    none = fs.with_scheduler(replace(nilfs2, name=NONE), "none")
+    merging = fs.with_scheduler(replace(nilfs2, name=MERGING), "bfq")
     found = []
     for name in (*MACRO, *MICRO):
         plan = workload.plan((name,), scale=scale, seed=seed)

@@ -6,7 +6,6 @@ blocks of the disk itself: neighbours, which can be merged, and random ones of a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from shingle import bars, drive, fs, run, workload
@@ -17,21 +16,18 @@ from shingle.record import Record, cell
 DRIVE = "wd30ezr"
 NONE, MERGING = "raw", ("raw-mq-deadline", "raw-bfq")
 ADJACENT, NEAR = "raw-adjacent", "raw-near"
-SCHEDULER = "/sys/block/shd0/queue/scheduler"
 SCALE = 0.1
 # What the report explains by merging (FSL-14-03, 4.1).
 GAIN = 1.11
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    # Nothing is made on it, and a file system in memory is mounted, so that there is something to unmount.
-    nothing = fs.FileSystem(NONE, "tmpfs", "no file system", ("/bin/true",), ("/bin/true", "--version"))
     found = []
     for name in (ADJACENT, NEAR):
         plan = workload.plan((name,), scale=scale, seed=seed)
         for file_system in (NONE, *MERGING):
             scheduler = file_system.removeprefix("raw-") if file_system in MERGING else "none"
-            variant = replace(nothing, name=file_system, settings=((SCHEDULER, scheduler),))
+            variant = fs.with_scheduler(fs.without(file_system), scheduler)
             found.append(run.Run(drive.find(DRIVE), variant, plan, memory_mib=512))
     return found
 

@@ -104,8 +104,8 @@ EXPERIMENT = Experiment(
         "(nilfs_bmap_lookup_contig: broken bmap) and the file system read-only. nilfs_find_uncommitted_extent looks "
         "for such blocks in neighbouring pages only, and finds none behind a hole; the same file synced, or without "
         "the hole, is mapped. stress-ng's fiemap met this on one drive and not on the other, as the writing "
-        "fell: a difference of time, not of function. With mkfs.nilfs2's segments of 8 MiB the shingled "
-        "drive refuses writes (e53). The tests of EROFS are skipped."
+        "fell: a difference of time, not of function. With mkfs.nilfs2's segments of 8 MiB writes are "
+        "out of order (e53). The tests of EROFS are skipped."
     ),
     draw=bars.of_claims(
         bars.Group("Tests that end differently on the shingled and the regular drive", "tests", (SAME,)),

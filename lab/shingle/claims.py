@@ -8,15 +8,14 @@ belongs to the experiment that runs the paper's workload; `docs/claims.md` and
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shingle.record import NotRecorded, Record, cell
+from shingle.record import NotFinished, NotRecorded, Record, cell
 
-Verdict = Literal["reproduced", "passed", "above", "below", "not at this scale", "not run"]
+Verdict = Literal["reproduced", "passed", "above", "below", "not at this scale", "did not finish", "not run"]
 
 
 @dataclass(frozen=True)
@@ -102,19 +101,27 @@ def judged(claims: Sequence[Claim], records: Sequence[Record]) -> list[Judged]:
     scale, seeds = by_seed(records)
     found = []
     for claim in claims:
-        values = tuple(_recorded(claim, seeds))
+        values, missing = _recorded(claim, seeds)
         if not values:
-            found.append(Judged(claim, scale, (), "not run", 0.0))
+            found.append(Judged(claim, scale, (), missing, 0.0))
             continue
         verdict, error = claim.judge(statistics.fmean(values), scale)
         found.append(Judged(claim, scale, values, verdict, error))
     return found
 
 
-def _recorded(claim: Claim, seeds: Sequence[Sequence[Record]]) -> Iterator[float]:
+def _recorded(claim: Claim, seeds: Sequence[Sequence[Record]]) -> tuple[tuple[float, ...], Verdict]:
+    """The values of those seeds that have one, and what is said if none has."""
+    values: list[float] = []
+    missing: Verdict = "not run"
     for records in seeds:
-        with contextlib.suppress(NotRecorded):
-            yield claim.value(records)
+        try:
+            values.append(claim.value(records))
+        except NotFinished:
+            missing = "did not finish"
+        except NotRecorded:
+            continue
+    return tuple(values), missing
 
 
 def number(value: float) -> str:
@@ -134,6 +141,11 @@ def mib(file_system: str, name: str, field: str) -> Callable[[Sequence[Record]],
 
 def seconds(file_system: str, name: str, drive: str | None = None) -> Callable[[Sequence[Record]], float]:
     return lambda records: float(cell(records, file_system, name, drive)["virtual_s"])
+
+
+def busy_s(record: Record) -> float:
+    """A phase and the cleaning after it: until the disk is quiet."""
+    return float(record["virtual_s"]) + float(record["cleaning_s"])
 
 
 def cleaning(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:

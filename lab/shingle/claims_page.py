@@ -24,17 +24,20 @@ _HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 # What the papers say, and what comes out here
 
 *Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
-of a paper, and the value that its experiment's records give. Claims about a drive alone are in
-[drive-validation.md](drive-validation.md).*
+of a paper, or what a sentence of one comes to, and the value that its experiment's records give. What was varied to
+find a reason has a row for each variation. Claims about a drive alone are in
+[drive-validation.md](drive-validation.md). The targets (T1 to T47) number what the papers say; `./shingle claims T13`
+prints those that begin so.*
 
 **{headline}**
 
 | verdict | |
 |---|---|
-| reproduced | within the paper's range, or within 10 % of bytes and counts, 25 % of times |
+| reproduced | within the paper's range or the row's tolerance: mostly 10 % of bytes and counts, 25 % of times |
 | passed | beyond it, on the better side |
 | above, below | beyond it |
 | not at this scale | means something at the paper's size only, and that was not run |
+| did not finish | the file system did not bring the workload to its end here; the record says how |
 | not run | no record |
 
 Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
@@ -157,19 +160,19 @@ def headline(all_of_them: Sequence[Judged]) -> str:
     good = verdicts.count("reproduced") + verdicts.count("passed")
     off = verdicts.count("above") + verdicts.count("below")
     return (
-        f"{good} of {good + off} numbers reproduced or passed; {verdicts.count('not at this scale')} need the paper's "
-        f"size, {verdicts.count('not run')} are not run."
+        f"{good} of {good + off} rows reproduced or passed; {verdicts.count('not at this scale')} need the paper's "
+        f"size, {verdicts.count('did not finish')} did not finish, {verdicts.count('not run')} are not run."
     )
 
 
 def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
     """A line with the targets that are off, and with the reason, as far as one is known; nothing if none are."""
-    off = [each for each in rows if each.verdict in ("above", "below")]
+    off = [each for each in rows if each.verdict in ("above", "below", "did not finish")]
     if not off:
         return ""
     targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
-    why = "why, is said there" if chosen.finding else "not looked into"
-    return f"* [{chosen.name}](#{chosen.name}): {len(off)} of {len(rows)} numbers ({targets}); {why}.\n"
+    why = "what is known of the reason, is said there" if chosen.finding else "not looked into"
+    return f"* [{chosen.name}](#{chosen.name}): {len(off)} of {len(rows)} rows ({targets}); {why}.\n"
 
 
 def markdown() -> str:

@@ -41,12 +41,12 @@ class Experiment:
     phases: tuple[str, ...]
     expectations: tuple[Expectation, ...]
     scale: float = 1.0
-    # Seed document and section, for a paper's experiment.
+    # Paper and section, for a paper's experiment.
     source: str = ""
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""
-    # A smaller one than its own says nothing: what is asked to be smaller takes its own scale.
+    # A smaller one than its own says nothing: a smaller set leaves it out.
     scalable: bool = True
     # Where the paper's numbers do not come out: why, and which experiment or record shows it.
     finding: str = ""

@@ -76,7 +76,7 @@ class FileSystem:
     programs: tuple[Path, ...] = ()
     # A program of ours that makes the file system and serves it through FUSE, found in /run/out too.
     server: str | None = None
-    # Programs of the host that run inside the machine before each mount.
+    # Programs of the host that run inside the machine before the mount.
     before_mount: tuple[tuple[str, ...], ...] = ()
     # Files and what is written into them after the mount: of sysfs, or of /run.
     settings: tuple[tuple[str, str], ...] = ()
@@ -311,6 +311,17 @@ def mounted_with(variant: FileSystem, option: str) -> FileSystem:
     return replace(variant, options=",".join(filter(None, (variant.options, option))))
 
 
+def without(name: str) -> FileSystem:
+    """The disk itself: nothing is made on it, and a file system in memory is mounted, for there to be one."""
+    return FileSystem(name, "tmpfs", "no file system", ("/bin/true",), ("/bin/true", "--version"))
+
+
+def with_scheduler(variant: FileSystem, scheduler: str) -> FileSystem:
+    """The same, its disk under this I/O scheduler."""
+    setting = (f"/sys/block/{Path(job.DEVICE).name}/queue/scheduler", scheduler)
+    return replace(variant, settings=(*variant.settings, setting))
+
+
 def with_spread_directories(variant: FileSystem) -> FileSystem:
     """ext4 that puts directories where the papers' kernels did.
 
@@ -350,6 +361,21 @@ def with_writeback(variant: FileSystem, percent: int, *, strict: bool) -> FileSy
     fixed = {"max_ratio": percent, "min_ratio": percent, "strict_limit": int(strict)}
     settings = tuple((f"{device}/{name}", str(value)) for name, value in fixed.items())
     return replace(variant, settings=(*variant.settings, *settings))
+
+
+def nilfs2_without_pause(segments: int) -> str:
+    """What nilfs_cleanerd is told (nilfs_cleanerd.conf(5)) to keep nothing for later and never to rest, with so many
+    segments at a time."""
+    return f"""\
+protection_period 0
+min_clean_segments 0
+nsegments_per_clean {segments}
+cleaning_interval 0.01
+selection_policy timestamp
+min_reclaimable_blocks 1%
+use_set_suinfo
+use_mmap
+"""
 
 
 def check_can_age(variant: FileSystem, *, host_managed: bool) -> None:

@@ -48,7 +48,13 @@ SETS = {
     each.name: each
     for each in (
         Set("paper", "the papers' own cells: every experiment that repeats a number of a paper", _with_claims, 1.0, 5),
-        Set("field", "what a user would pick instead, on three drives", lambda: [experiment.find("e40")], 0.1, 1),
+        Set(
+            "field",
+            "what a user would pick instead, on three drive-managed disks and a host-managed one",
+            lambda: [experiment.find("e40")],
+            0.1,
+            1,
+        ),
     )
 }
 

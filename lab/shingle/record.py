@@ -30,6 +30,10 @@ class NotRecorded(Failure):
     """Records lack a cell, as those of a stopped experiment do."""
 
 
+class NotFinished(NotRecorded):
+    """The cell was run, and its file system did not bring the workload to its end."""
+
+
 # Counters that are a state or a maximum, not a sum: a difference of them means nothing.
 _STATES = frozenset(
     {"cache_entries", "cache_bytes", "cache_entries_max", "cache_bytes_max", "bands_dirty", "volatile_bytes",
@@ -189,7 +193,7 @@ def cell(records: Sequence[Record], file_system: str, phase: str, drive: str | N
     for record in records:
         if record["file_system"] == file_system and record["phase"] == phase and drive in (None, record["drive"]):
             if "failed" in record:
-                raise NotRecorded(f"{phase} failed on {file_system}: {record['failed']}")
+                raise NotFinished(f"{phase} failed on {file_system}: {record['failed']}")
             return record
     raise NotRecorded(f"there is no record of {phase} on {file_system}{f' on {drive}' if drive else ''}.")
 

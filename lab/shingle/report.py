@@ -29,7 +29,8 @@ _HERE = Path(__file__).parent
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # What a verdict looks like without its colour.
 _SIGNS: dict[Verdict, str] = {
-    "reproduced": "✓", "passed": "✓", "above": "✗", "below": "✗", "not at this scale": "○", "not run": "○",
+    "reproduced": "✓", "passed": "✓", "above": "✗", "below": "✗", "did not finish": "✗", "not at this scale": "○",
+    "not run": "○",
 }  # fmt: skip
 _REASONS: dict[Verdict, str] = {
     "not at this scale": "They mean something at the paper's size only, and that was not run.",
@@ -201,7 +202,7 @@ def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]
             reasons.setdefault(_REASONS.get(row.verdict, chosen.finding or _UNEXPLAINED), []).append(row)
     for place, (reason, claims) in enumerate(reasons.items()):
         verdicts = " or ".join(dict.fromkeys(row.verdict for row in claims))
-        caption = f"Claims of {chosen.name} that are {verdicts}"
+        caption = f"Claims of {chosen.name}: {verdicts}"
         yield Off(chosen.name, reason, _claims(f"{chosen.name}-off-{place}", caption, claims))
 
 

@@ -41,13 +41,12 @@ class Workload:
     writes_bytes: int = 0
     # A recorded build that the generator reads (docs/build-traces.md).
     trace: Path | None = None
-    # Of a workload that runs for a time: how long at scale 1.
-    duration_s: float | None = None
 
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
-        if self.duration_s is not None:
-            arguments = arguments | {"duration_s": self.duration_s * time_scale}
+        duration_s = arguments.get("duration_s")
+        if isinstance(duration_s, float) and time_scale != scale:
+            arguments = arguments | {"duration_s": duration_s / scale * time_scale}
         if self.trace is not None:
             digest = build_trace.digest(self.trace)
             arguments = arguments | {"trace": f"{job.OUT}/{self.trace.stem}.trace", "sha256": digest}
@@ -133,7 +132,7 @@ def _churn_hot(scale: float) -> Arguments:
 
 
 def _appended(each_gib: int, **more: object) -> Callable[[float], Arguments]:
-    """Seed 002, "Measured SAFS Applications": four files, one block to each in turn, until 64 GiB are so full.
+    """SDC 2015, "Measured SAFS Applications": four files, one block to each in turn, until 64 GiB are so full.
 
     Blocks of 64 KiB are our reading: of 4 KiB they take a simulated FUSE server ten times as long."""
     return lambda scale: {"files": 4, "each_bytes": _mebibytes(each_gib << 30, scale), "io_bytes": 64 << 10, **more}
@@ -268,10 +267,9 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         }
 
     made = Workload(
-        name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes,
-        duration_s=duration_s,
-    )  # fmt: skip
-    return made, Workload(name, "personality", summary, arguments("run"), made.name, duration_s=duration_s)
+        name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
+    )
+    return made, Workload(name, "personality", summary, arguments("run"), made.name)
 
 
 def _fio(path: Path, text: str) -> tuple[Workload, Workload]:

@@ -82,7 +82,7 @@ def test_what_is_off_is_listed_with_its_targets_and_whether_a_reason_is_known() 
     records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
     rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
     told = claims_page.not_reproduced(replace(chosen, finding="It rained."), rows)
-    assert told == f"* [{chosen.name}](#{chosen.name}): 1 of 3 numbers (T0); why, is said there.\n"
+    assert told == f"* [{chosen.name}](#{chosen.name}): 1 of 3 rows (T0); what is known of the reason, is said there.\n"
     assert "not looked into" in claims_page.not_reproduced(replace(chosen, finding=""), rows)
     assert claims_page.not_reproduced(chosen, rows[1:]) == ""
 
@@ -100,3 +100,13 @@ def test_a_claim_whose_run_is_missing_is_not_run() -> None:
         for name in ("ext4", "xfs")
     )
     assert [each.verdict for each in judged((here, missing), records)] == ["reproduced", "not run"]
+
+
+def test_a_claim_whose_workload_did_not_come_to_its_end_is_not_taken_for_one_that_was_not_run() -> None:
+    failed = {"file_system": "ext4", "drive": "x", "phase": "MakeDirs", "seed": 1, "scale": 1.0, "failed": "ENOSPC"}
+    made = replace(claim(100, 100), value=lambda found: float(cell(found, "ext4", "MakeDirs")["virtual_s"]))
+    (found,) = judged([made], [failed])
+    assert found.verdict == "did not finish"
+    assert claims_page.ours(found) == ""
+    chosen = claims_page.experiments()[0]
+    assert "1 of 1 rows (T0)" in claims_page.not_reproduced(chosen, [found])

@@ -15,7 +15,7 @@ use crate::payload::{Contents, Payload};
 use crate::report::Report;
 use crate::Load;
 
-/// Appends to files until each has its bytes, and makes them durable (seed 002, "Measured SAFS Applications").
+/// Appends to files until each has its bytes, and makes them durable (SDC 2015, "Measured SAFS Applications").
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AppendInTurn {

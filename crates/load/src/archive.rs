@@ -19,7 +19,7 @@ use crate::Load;
 /// Record size of GNU tar: 20 blocks of 512 bytes.
 const RECORD_BYTES: usize = 20 * 512;
 
-/// `tar` of seed 000 §4.2.1 ("to other disk"): a directory is read, its entries
+/// `tar` of FAST'17 §4.2.1 ("to other disk"): a directory is read, its entries
 /// are looked at with lstat(2) and read as they come. The archive is a real one;
 /// where it goes is not the drive under test.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -34,7 +34,7 @@ use crate::Load;
 /// of Compilebench's time did not have.
 const FILE_BYTES_MAX: u64 = 128 << 10;
 
-/// Compilebench, so many instances at a time (seed 000 §3.1). Each makes a tree in
+/// Compilebench, so many instances at a time (FAST'17 §3.1). Each makes a tree in
 /// the order of its names, to see in which order the file system returns them,
 /// and removes it; makes its first trees in that order; then does one of these
 /// at random, so often: compiles a tree, objects in random order, removes the

@@ -18,26 +18,26 @@ use crate::team;
 use crate::tree::{Shape, Tree};
 use crate::Load;
 
-/// Filebench's CreateFiles, as seed 000 §4.2.1 runs it: first one thread makes
+/// Filebench's CreateFiles, as FAST'17 §4.2.1 runs it: first one thread makes
 /// the directories, then all threads make the files, in the order of the tree.
 /// The sync is a step of its own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CreateFiles {
-    /// Files. Seed 000: 600,000.
+    /// Files. FAST'17: 600,000.
     pub count: u32,
-    /// Bytes of each file. Seed 000: 4 KiB.
+    /// Bytes of each file. FAST'17: 4 KiB.
     pub file_bytes: u64,
     /// Bytes of each write.
     pub io_bytes: u64,
     /// Mean entries of a directory. 2 gives 600,000 files a mean depth of 20
-    /// (seed 001), and 100,000 files the "more than 60,000 directories" of seed 000 §4.1.
+    /// (the paper's article version), and 100,000 files the "more than 60,000 directories" of FAST'17 §4.1.
     pub width: u32,
     /// Mean depth in levels; null: ln(count) / ln(width). Shape `filebench` only.
     pub depth: Option<u32>,
     /// `filebench`: drawn from gamma distributions; `regular`: the same width everywhere.
     pub shape: Shape,
-    /// Threads that make files. Seed 000: 8.
+    /// Threads that make files. FAST'17: 8.
     pub threads: u32,
     /// Each 4 KiB block is `word`: one 8-byte word, repeated; or `random`.
     pub payload: Payload,

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::walk::{walk, Descent, Entry, Order, Visitor};
 use crate::Load;
 
-/// `ls -lR` of seed 000 §4.2.1: each directory is read, then all its entries are
+/// `ls -lR` of FAST'17 §4.2.1: each directory is read, then all its entries are
 /// looked at with lstat(2), then its sub-directories follow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -52,7 +52,7 @@ impl Load for ListDirs {
     }
 }
 
-/// `find` of seed 000 §4.2.1: each directory is read, and its sub-directories
+/// `find` of FAST'17 §4.2.1: each directory is read, and its sub-directories
 /// followed at once. `find` with no test needs lstat(2) for directories only.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

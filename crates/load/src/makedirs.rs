@@ -14,13 +14,13 @@ use crate::team;
 use crate::tree::{Shape, Tree};
 use crate::Load;
 
-/// Filebench's MakeDirs, as seed 000 §4.2.1 runs it. First one thread makes the
+/// Filebench's MakeDirs, as FAST'17 §4.2.1 runs it. First one thread makes the
 /// inner directories, as Filebench does when it sets up the file set; then all
 /// threads make the leaves, in the order of the tree. The sync is a step of its own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MakeDirs {
-    /// Directories: leaves for shape `filebench`, all for `regular`. Seed 000: 800,000.
+    /// Directories: leaves for shape `filebench`, all for `regular`. FAST'17: 800,000.
     pub count: u32,
     /// Mean children of a directory. 4 gives 800,000 directories a mean depth of 10.
     pub width: u32,
@@ -28,7 +28,7 @@ pub struct MakeDirs {
     pub depth: Option<u32>,
     /// `filebench`: drawn from gamma distributions; `regular`: the same width everywhere.
     pub shape: Shape,
-    /// Threads that make leaves. Seed 000: 8.
+    /// Threads that make leaves. FAST'17: 8.
     pub threads: u32,
     /// Directory to make, below the load's directory.
     pub path: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Postmark 1.5's transactions, with the paper's changes (seed 000 §4.2.2): sync
+//! Postmark 1.5's transactions, with the paper's changes (FAST'17 §4.2.2): sync
 //! after the working set is created; at the end a sync instead of deleting it.
 //!
 //! What happens is planned apart from the doing: the plan depends on the seed
@@ -35,22 +35,22 @@ pub enum Stage {
     Transactions,
 }
 
-/// Postmark 1.5 with the changes of seed 000 §4.2.2. A transaction is a read or
+/// Postmark 1.5 with the changes of FAST'17 §4.2.2. A transaction is a read or
 /// an append, then a creation or a deletion; files are picked uniformly.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Postmark {
-    /// Files of the working set. Seed 000: 10,000.
+    /// Files of the working set. FAST'17: 10,000.
     pub files: u64,
-    /// Directories, all in one, over which files are spread at random. Seed 000: 25,000.
+    /// Directories, all in one, over which files are spread at random. FAST'17: 25,000.
     pub directories: u64,
-    /// Smallest file in bytes. Seed 000: 512.
+    /// Smallest file in bytes. FAST'17: 512.
     pub size_min_bytes: u64,
-    /// Largest file in bytes; files do not grow beyond it. Seed 000: 1 MiB.
+    /// Largest file in bytes; files do not grow beyond it. FAST'17: 1 MiB.
     pub size_max_bytes: u64,
-    /// Seed 000: 100,000.
+    /// FAST'17: 100,000.
     pub transactions: u64,
-    /// Bytes of each read or write. Seed 000: 1 MiB.
+    /// Bytes of each read or write. FAST'17: 1 MiB.
     pub io_bytes: u64,
     /// Reads in ten reads and appends. Postmark's default: 5.
     pub bias_read: u64,
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::testing::{count_entries, scratch};
 
-    /// Seed 000 §4.2.2: "Postmark writes 37.89 GiB of data and reads 31.54 GiB
+    /// FAST'17 §4.2.2: "Postmark writes 37.89 GiB of data and reads 31.54 GiB
     /// of data from user space".
     #[test]
     fn plan_has_the_papers_bytes() {

@@ -18,7 +18,7 @@ use crate::team::{self, Handout};
 use crate::Load;
 
 /// Writes blocks at uniformly random places of one file or device, as in the
-/// first test of seed 000 §2.2 (4 KiB, the whole drive).
+/// first test of FAST'17 §2.2 (4 KiB, the whole drive).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomOverwrite {

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::walk::{walk, Descent, Entry, Order, Visitor};
 use crate::Load;
 
-/// `rm -r` of seed 000 §4.2.1: each directory is read, its files are unlinked
+/// `rm -r` of FAST'17 §4.2.1: each directory is read, its files are unlinked
 /// and its sub-directories emptied as they come, then it is removed itself.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

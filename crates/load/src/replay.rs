@@ -36,7 +36,7 @@ pub enum Stage {
     Build,
 }
 
-/// `make -j` of seed 000 §4.2.2, replayed from a trace. So many jobs run at a
+/// `make -j` of FAST'17 §4.2.2, replayed from a trace. So many jobs run at a
 /// time, started in the recorded order, each when the jobs have ended that wrote
 /// what it reads. A job that computes holds one of the processors and sleeps as
 /// long as it computed when it was recorded; files are really read and written.

@@ -4,7 +4,7 @@
 //!
 //! `filebench` is the shape that Filebench gives its file sets, and with it the
 //! papers' numbers come out: 100,000 files at width 2 lie in some 66,000
-//! directories (seed 000 §4.1: "more than 60,000"), and 800,000 directories at
+//! directories (FAST'17 §4.1: "more than 60,000"), and 800,000 directories at
 //! width 4 need 228,000 inner ones; all of them, 4 KiB and an inode each, are
 //! 4,268 MiB to read for RemoveDirs (Table 2: 4,066 MiB).
 
@@ -310,7 +310,7 @@ mod tests {
         assert!(children[..children.len() - 1].iter().all(|c| *c == 4));
     }
 
-    /// Seed 000 §4.1: 100,000 files in more than 60,000 directories.
+    /// FAST'17 §4.1: 100,000 files in more than 60,000 directories.
     #[test]
     fn filebench_tree_has_the_papers_directories_per_file() {
         let tree = Tree::filebench(100_000, 2.0, None, 1).unwrap();
@@ -321,7 +321,7 @@ mod tests {
         );
     }
 
-    /// Table 2 of seed 000: RemoveDirs reads 4,066 MiB, a 4 KiB block and a
+    /// Table 2 of FAST'17: RemoveDirs reads 4,066 MiB, a 4 KiB block and a
     /// 256-byte inode per directory. 10 % is the tolerance on byte counts.
     #[test]
     fn filebench_tree_has_the_papers_volume_of_metadata() {
