@@ -4,7 +4,8 @@
 The ST8000AS0002 gains least of the paper's value, the WD40NMZW hardly at all (e14). Varied are: the drive's map of the
 persistent cache (180,000 entries in public logs, 250,000 in Skylight); the size of the cache, which is "about 25 GiB"
 (FAST'17, section 2.1), while Figure 12 and Table 4 have 29 GiB written before it is full (33,916 MiB less 211 s of 20
-MiB/s); the idle time before it cleans; the cost of a system call; and how much the WD40NMZW can put off.
+MiB/s); the idle time before it cleans; the cost of a system call; how much the WD40NMZW can put off; and the age of the
+file system, of which the paper expects more (section 4.2.1) and which it did not measure.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ CHANGES = (
     (SEAGATE, "translation.cache_entries", 250_000),
     (SEAGATE, "translation.idle", 5),
 )
-SLOW_CALLS = 2
+SLOW_CALLS, AGED = 2, "-aged"
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
@@ -34,6 +35,9 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     for each in run.cells(SEAGATE, (BASELINE, LAZY), plan):
         costs = {"name_ns": machine.DEFAULT_NAME_NS * SLOW_CALLS, "call_ns": machine.DEFAULT_CALL_NS * SLOW_CALLS}
         cells.append(replace(each, **costs))
+    for each in run.cells(SEAGATE, (BASELINE, LAZY), plan):
+        aged = replace(each.variant, name=each.variant.name + AGED)
+        cells.append(replace(each, variant=aged, age=drive.Age()))
     return run.on_the_papers_host(cells, scale)
 
 
@@ -41,10 +45,10 @@ def changed_name(name: str, key: str, value: float) -> str:
     return f"{name}-{key.partition('.')[2]}-{value:g}"
 
 
-def claim(drive_name: str, what: str, paper: float) -> Claim:
+def claim(drive_name: str, what: str, paper: float, suffix: str = "") -> Claim:
     return Claim(
         "T13", f"Postmark on the whole {what}: times faster on {LAZY}", "", paper, paper,
-        speedup(BASELINE, LAZY, NAME, drive_name), 0.25, full_size=True, better="high",
+        speedup(BASELINE + suffix, LAZY + suffix, NAME, drive_name), 0.25, full_size=True, better="high",
     )  # fmt: skip
 
 
@@ -55,6 +59,7 @@ CLAIMS = (
         for name, key, value in CHANGES
     ),
     claim(SEAGATE, f"{SEAGATE}, system calls {SLOW_CALLS} times as dear", PAPER[SEAGATE]),
+    claim(SEAGATE, f"{SEAGATE}, aged", PAPER[SEAGATE], AGED),
 )
 
 
@@ -82,8 +87,8 @@ EXPERIMENT = Experiment(
         Expectation(
             "run and cleaning together take at most two thirds as long with journal_lazy, whatever is varied",
             lambda records: all(
-                quiet_s(records, LAZY, name) * 1.5 <= quiet_s(records, BASELINE, name)
-                for name in {each["drive"] for each in records}
+                quiet_s(records, LAZY + suffix, name) * 1.5 <= quiet_s(records, BASELINE + suffix, name)
+                for name, suffix in (*((each["drive"], "") for each in records), (SEAGATE, AGED))
             ),
         ),
     ),
