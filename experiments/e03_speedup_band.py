@@ -72,6 +72,7 @@ EXPERIMENT = Experiment(
     name="e03-speedup-band",
     claim="a file server gains on a whole disk, whatever is not known of drive and host; how much, the cache decides",
     source="FAST'17, section 4.3.2, Figure 13, varied",
+    varied=True,
     runs=runs,
     phases=(NAME, workload.UNMOUNT),
     scale=0.1,

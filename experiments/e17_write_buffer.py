@@ -63,6 +63,7 @@ EXPERIMENT = Experiment(
     name="e17-write-buffer",
     claim="how long a small journal makes ext4 wait depends on the disk's write buffer more than on anything else",
     source="FAST'17, section 4.1, Figure 6, varied",
+    varied=True,
     runs=runs,
     scalable=False,
     phases=(NAME,),

@@ -61,6 +61,7 @@ EXPERIMENT = Experiment(
     name="e18-page-cache",
     claim="how much of a file server's data reaches the disk depends on the disk's share of the write-back cache",
     source="FAST'17, sections 4 and 4.2.2, Table 3, varied",
+    varied=True,
     runs=runs,
     phases=(NAME,),
     finding=(

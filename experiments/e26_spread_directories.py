@@ -81,6 +81,7 @@ EXPERIMENT = Experiment(
     name="e26-spread-directories",
     claim="removing directories that lie all over the disk makes ext4 log more than twice what is changed",
     source="FAST'17, sections 4.2.1 and 4.3.1, Table 2 and Figure 11, varied",
+    varied=True,
     runs=runs,
     phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
     finding=(

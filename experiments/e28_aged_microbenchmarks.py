@@ -77,6 +77,7 @@ EXPERIMENT = Experiment(
     name="e28-aged-microbenchmarks",
     claim="on an aged file system journal_lazy gains more than on a fresh one",
     source="FAST'17, section 4.2.1",
+    varied=True,
     runs=runs,
     phases=(*workload.DIRECTORIES, *workload.FILES, workload.UNMOUNT),
     expectations=(

@@ -70,6 +70,7 @@ EXPERIMENT = Experiment(
     name="e31-block-size",
     claim="how long files take that are read in turn depends on the block more than on the file system",
     source="SAFS (SDC 2015), application 1, varied",
+    varied=True,
     runs=runs,
     phases=PHASES,
     scale=0.1,

@@ -43,6 +43,8 @@ class Experiment:
     scale: float = 1.0
     # Paper and section, for a paper's experiment.
     source: str = ""
+    # The paper's run with something changed, to find what a number hangs on.
+    varied: bool = False
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""

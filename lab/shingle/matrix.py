@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from shingle import build, experiment, process, record, run
@@ -40,14 +41,21 @@ class Set:
     seeds: int
 
 
-def _with_claims() -> list[Experiment]:
-    return [each for each in experiment.all_of_them() if each.claims]
+def _with_claims(*, varied: bool) -> list[Experiment]:
+    return [each for each in experiment.all_of_them() if each.claims and each.varied == varied]
 
 
 SETS = {
     each.name: each
     for each in (
-        Set("paper", "the papers' own cells: every experiment that repeats a number of a paper", _with_claims, 1.0, 5),
+        Set(
+            "paper",
+            "the papers' own cells: what repeats a number of a paper",
+            partial(_with_claims, varied=False),
+            1.0,
+            5,
+        ),
+        Set("varied", "the same with something changed, to find a reason", partial(_with_claims, varied=True), 1.0, 1),
         Set(
             "field",
             "what a user would pick instead, on three drive-managed disks and a host-managed one",
