@@ -193,5 +193,16 @@ def markdown() -> str:
     return _HEAD.format(headline=headline(everything), off=off) + "".join(parts)
 
 
+def pages() -> dict[Path, str]:
+    """This page, and those of experiments that have one of their own and a record."""
+    made = {PAGE: markdown()}
+    for chosen in experiment.all_of_them():
+        records = records_of(chosen)
+        if chosen.page is not None and records:
+            made[ROOT / "docs" / f"{chosen.name.partition('-')[2]}.md"] = chosen.page(records)
+    return made
+
+
 def write() -> None:
-    PAGE.write_text(markdown())
+    for path, text in pages().items():
+        path.write_text(text)

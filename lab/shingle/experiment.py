@@ -54,6 +54,8 @@ class Experiment:
     finding: str = ""
     # Draws the records as one figure, a .svg and a .png of this stem.
     draw: Callable[[Sequence[Record], Path], None] | None = None
+    # A page of docs/ that is made of its records, named as the experiment without its number.
+    page: Callable[[Sequence[Record]], str] | None = None
     # What a reader wants to see of the records at the end.
     tables: Callable[[Sequence[Record]], Iterator[Table]] | None = None
 

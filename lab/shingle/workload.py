@@ -105,6 +105,11 @@ def _postmark(scale: float) -> Arguments:
     }
 
 
+def _postmark_below(scale: float) -> Arguments:
+    """Below a directory ext4 keeps directories together, as those of a user's tree; only at the top it spreads them."""
+    return _postmark(scale) | {"path": "below"}
+
+
 def _overwrite(scale: float) -> Arguments:
     return {"span_bytes": _mebibytes(8 << 30, scale), "count": _scaled(200_000, scale), "block_bytes": 4096}
 
@@ -186,6 +191,10 @@ _ALL = (
         "postmark",
         "10,000 files up to 1 MiB in 25,000 directories, 100,000 transactions",
         _postmark,
+        writes_bytes=40 * _GIB,
+    ),
+    Workload(
+        "PostmarkBelow", "postmark", "Postmark with its directories in one, not at the top", _postmark_below,
         writes_bytes=40 * _GIB,
     ),
     Workload(

@@ -73,3 +73,14 @@ def test_one_per_cent_is_the_line(field: ModuleType, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(field, "APPENDED", field.SERVER)
     assert field.never_slower(postmark(field, {"ext4-lazy": (100.9, 0.0)}))
     assert not field.never_slower(postmark(field, {"ext4-lazy": (101.1, 0.0)}))
+
+
+def test_the_page_marks_the_first_and_names_what_did_not_finish(field: ModuleType) -> None:
+    records = postmark(field, {"xfs": (50.0, 700.0), "btrfs": (75.0, 0.0)})
+    failed = record("wd40efax", "nilfs2", "Postmark", 1.0, failed="no room")
+    records = [failed if (one["file_system"], one["phase"]) == ("nilfs2", "Postmark") else one for one in records]
+    page = field.page(records)
+    assert "| btrfs | **75.5 + 0 s** |" in page
+    assert "| xfs | 50.5 + 700 s, 9.94 |" in page
+    assert "| nilfs2 | did not finish |" in page
+    assert "* Postmark on nilfs2, wd40efax: no room" in page
