@@ -353,6 +353,11 @@ def with_log_elsewhere(variant: FileSystem, size_mib: int) -> FileSystem:
     )
 
 
+def with_inline_data(variant: FileSystem) -> FileSystem:
+    """ext4 that keeps small directories and files in their inodes (ext4(5), inline_data)."""
+    return replace(variant, name=f"{variant.name}-inline", mkfs=(*variant.mkfs, "-O", "inline_data"))
+
+
 def with_writeback(variant: FileSystem, percent: int, *, strict: bool) -> FileSystem:
     """The same, its disk having this share of the dirty pages that the kernel lets stay
     (Documentation/ABI/testing/sysfs-class-bdi). Unless strict, nobody waits while all disks together have few."""
