@@ -20,7 +20,7 @@ DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "Compilebench"
 PAPER_GIB = {"data": 388, "journal": 34, "metadata": 11}
-SCALE = 0.02
+SCALE = 0.01
 # Of memory: threads and the list of files need some whatever the scale.
 LEAST_MIB = 1024
 LIVE_BLOCKS = "/sys/fs/ext4/shd0/journal_lazy/live_blocks"

@@ -23,7 +23,6 @@ DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
 ANYWHERE = ("ext4", BASELINE, LAZY, "nilfs2", "f2fs", "btrfs", "xfs")
 # A directory of few names takes a block of ext4, unless it is kept in its inode, as the others do.
 INLINE = (BASELINE, LAZY)
-LAZY_INLINE = f"{LAZY}-inline"
 # SAFS takes part in what only appends.
 HOST_MANAGED, IN_ORDER, APPENDING = "hc620", ("f2fs", "btrfs"), ("safs",)
 DIRECTORIES = ("MakeDirs", "RemoveDirs")

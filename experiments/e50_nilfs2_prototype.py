@@ -31,7 +31,7 @@ MICRO = (
 SCALE = 0.1
 # Below the paper's size, an hour at a tenth is not 360 s but 72, of a rate that is the same throughout. Reads in order
 # come from memory, half a million a second, and cost the host five times their virtual time, writes in order twice: of
-# them it is 7 and 18 s.
+# them it is 7 and 18 s. (18 s of random writes would be mostly what memory takes at first.)
 SHORTER, SHORTEST = 5, {"sequential-read": 50, "sequential-write": 20}
 # FSL-14-03, 3.1.2.
 MEMORY_MIB = 2048
