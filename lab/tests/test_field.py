@@ -24,7 +24,8 @@ def field() -> ModuleType:
 def record(drive: str, file_system: str, phase: str, seconds: float, cleaning: float = 0, **more: Any) -> Record:
     return {
         "drive": drive, "file_system": file_system, "workload": "Postmark", "phase": phase, "virtual_s": seconds,
-        "cleaning_s": cleaning, "total_written_bytes": 3 << 20, "total_read_bytes": 1 << 20, **more,
+        "cleaning_s": cleaning, "total_written_bytes": 3 << 20, "total_read_bytes": 1 << 20,
+        "scale": 0.1, "seed": 1, **more,
     }  # fmt: skip
 
 
@@ -82,3 +83,9 @@ def test_the_page_marks_the_first_and_names_what_did_not_finish(field: ModuleTyp
     assert "| xfs | 50.5 + 700 s, 9.94 |" in page
     assert "| nilfs2 | did not finish |" in page
     assert "* Postmark on nilfs2, wd40efax: no room" in page
+
+
+def test_the_page_is_of_the_first_seed(field: ModuleType) -> None:
+    records = postmark(field, {"xfs": (50.0, 0.0)})
+    others = [one | {"seed": 2, "virtual_s": 1.0} for one in records]
+    assert field.page(others + records) == field.page(records)

@@ -169,3 +169,11 @@ def test_a_changed_drive_differs_in_that_number_alone() -> None:
     assert made.path != profile.path
     with pytest.raises(Failure, match=r"no translation\.idel to change"):
         drive.changed(profile, "translation.idel", 1)
+
+
+def test_a_log_elsewhere_is_made_before_the_mount_and_is_no_journal_of_the_drive() -> None:
+    variant = fs.with_log_elsewhere(fs.ext4("elsewhere", "", None), 64)
+    programs = [step["argv"][0].rpartition("/")[2] for step in variant.mount_steps()[:-1]]  # type: ignore[index]
+    assert programs == ["truncate", "losetup", "mke2fs", "tune2fs"]
+    assert variant.mount_steps()[-1]["do"] == "mount"
+    assert "^has_journal" in variant.mkfs and not variant.reports("journal")
