@@ -318,7 +318,16 @@ def without(name: str) -> FileSystem:
 
 def with_scheduler(variant: FileSystem, scheduler: str) -> FileSystem:
     """The same, its disk under this I/O scheduler."""
-    setting = (f"/sys/block/{Path(job.DEVICE).name}/queue/scheduler", scheduler)
+    return _with_queue(variant, "scheduler", scheduler)
+
+
+def without_merging(variant: FileSystem) -> FileSystem:
+    """The same, no request to its disk joined with a neighbour's (Documentation/ABI/stable/sysfs-block, nomerges)."""
+    return _with_queue(variant, "nomerges", "2")
+
+
+def _with_queue(variant: FileSystem, name: str, value: str) -> FileSystem:
+    setting = (f"/sys/block/{Path(job.DEVICE).name}/queue/{name}", value)
     return replace(variant, settings=(*variant.settings, setting))
 
 
