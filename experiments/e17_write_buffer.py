@@ -70,15 +70,20 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     name="e17-write-buffer",
-    claim="how long a small journal makes ext4 wait depends on the disk's write buffer more than on anything else",
+    claim="how long a small journal makes ext4 wait hangs on the disk's write buffer and the host's merging",
     source="FAST'17, section 4.1, Figure 6, varied",
     varied=True,
     runs=runs,
     scalable=False,
     phases=(NAME,),
     finding=(
-        "None of what was varied gives 460 s, nor two of them together. The write buffer counts most, then where "
-        "the directories lie; e15 says what is left."
+        "The paper's 460 s lie between the last two. A disk that keeps no writes and is given one request at a time "
+        "takes 212 s, the directories 29 % of it, as in the paper (30 %); if neighbours are not merged either, "
+        "1,821 s. That is 1.7 and 14.5 ms for each of the 126,000 blocks that go home; the paper's comes to 3.7. "
+        "With a buffer merging does not matter (43 s for 44, tried by hand): the disk does it. So 460 s take a disk "
+        "that keeps next to no writes under a kernel that joins fewer neighbours than Linux 6.12 does; the block "
+        "layer of the paper's, 4.6, was another, and of the disk's setting the paper says nothing. BFQ and the "
+        "places of directories change less."
     ),
     expectations=(
         Expectation(
@@ -87,9 +92,11 @@ EXPERIMENT = Experiment(
         ),
         Expectation(
             "with the buffer the scheduler changes less than a tenth",
-            lambda records: (
-                0.9 < made_s(records, f"{STOCK}-bfq", DRIVE) / made_s(records, STOCK, DRIVE) < 1.1
-            ),
+            lambda records: 0.9 < made_s(records, f"{STOCK}-bfq", DRIVE) / made_s(records, STOCK, DRIVE) < 1.1,
+        ),
+        Expectation(
+            "one request at a time: without merging it takes more than four times as long",
+            lambda records: made_s(records, UNMERGED, ONE_BY_ONE) > 4 * made_s(records, SPREAD, ONE_BY_ONE),
         ),
     ),
     claims=CLAIMS,
