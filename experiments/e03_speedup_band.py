@@ -24,6 +24,7 @@ CHANGES = (
     (WESTERN, "translation.cache", 20),
     (SEAGATE, "translation.cache_entries", 250_000),
     (SEAGATE, "translation.idle", 5),
+    (SEAGATE, "translation.entry_time", 3),
 )
 SLOW_CALLS, AGED = 2, "-aged"
 
