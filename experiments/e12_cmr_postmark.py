@@ -51,6 +51,7 @@ EXPERIMENT = Experiment(
     expectations=(),
     scale=SCALE,
     scaling="Files, directories and transactions are scaled; memory is scaled, but not below 3 GiB.",
+    reasons=("a parameter: how much of the memory may be dirty (e18)",),
     finding=(
         "With the paper's share of the write-back cache, read as a strict one (e18), data and journal are Table "
         "3's. The baseline writes a fifth less metadata home than the paper's, so there is less to gain: 65 s of "

@@ -82,6 +82,10 @@ EXPERIMENT = Experiment(
     source="FAST'17, section 4.3.1, Figure 11",
     runs=runs,
     phases=(*workload.DIRECTORIES, *workload.FILES, workload.UNMOUNT),
+    reasons=(
+        "the kernel: where Linux 6.12 puts directories (T11b, T11d, e26)",
+        "a mechanism: bands of the journal in which runs end (T11c)",
+    ),
     finding=(
         "What is left to clean goes with the flex_bgs that were touched, and not with the directories. Linux 6.12 "
         "puts 8,192 directories into a flex_bg before it goes on, Linux 4.6 did after 512. With the old rule "

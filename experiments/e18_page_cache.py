@@ -96,6 +96,7 @@ EXPERIMENT = Experiment(
     varied=True,
     runs=runs,
     phases=(NAME,),
+    reasons=("a variation: all of Table 3 comes out with a strict share of less memory",),
     finding=(
         "The paper fixed the disk's share to a half. As Linux 6.12 takes it, nobody waits below the threshold of "
         "all disks together, and what reaches the disk changes by a hundredth. If the share is strict, data and "

@@ -95,6 +95,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     scaling="A recorded build has the size that it has.",
+    reasons=("a parameter: the tree that is built, and the times of reading in it",),
     finding=(
         "The build takes as long on all four, because it waits for processors and for its own order. Metadata are a"
         " larger share than the paper's, and a third of them are the times of reading of source files: with noatime it"

@@ -108,6 +108,11 @@ EXPERIMENT = Experiment(
     varied=True,
     runs=runs,
     phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
+    reasons=(
+        "a mechanism: RemoveDirs is bound by seeks, and the longer it takes, the more it logs (T7f), bands of the "
+        "journal in which runs end (T11c)",
+        "not known: how the paper's gain is more than that in bytes (T7a, T11b)",
+    ),
     finding=(
         "With the rule of the paper's kernel what the drive has to clean comes out, with a profile that was frozen "
         "before: 923, 548 and 355 s after MakeDirs, RemoveDirs and RemoveFiles (the paper: 846, 590 and 366), in "

@@ -227,6 +227,12 @@ EXPERIMENT = Experiment(
     source="SAFS (SDC 2015), applications 1 and 2",
     runs=runs,
     phases=(RAW_WRITE, RAW_READ, *ONE, *TWO),
+    reasons=(
+        "a parameter: the block, which the slides do not give (T30, e31)",
+        "a mechanism: NILFS2 lets no writer wait for its cleaner (T31, T32)",
+        "the kernel: F2FS of Linux 6.12 comes to its end (T31)",
+        "not known: why the slides' ext4 takes longer for application 2 (T31, T32)",
+    ),
     finding=(
         "What the conventional disk takes for application 1 depends on the block, which the slides do not give: with "
         "1 MiB and more ext4 and F2FS take the slides' time (e31). Application 2 is ahead of the slides' there, for a "

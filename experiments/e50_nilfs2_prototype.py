@@ -132,6 +132,11 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(*PROTOTYPE, *SCHEDULERS, DIRECT, IN_ORDER),
+    reasons=(
+        "a mechanism: on the smaller disk a file is more of the stroke (T42, T43, T44)",
+        "a parameter: BFQ is not the report's CFQ (T42, T43, T45)",
+        "the paper: without a write cache direct writes cannot be that fast (T45)",
+    ),
     finding=(
         "That the prototype's writes are 4 % dearer is in its profile, taken from these very numbers: T41, T42, T44 "
         "and T46's writes are no predictions. That its reads are some percent slower is the profile's smaller "

@@ -166,13 +166,13 @@ def headline(all_of_them: Sequence[Judged]) -> str:
 
 
 def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
-    """A line with the targets that are off, and with the reason, as far as one is known; nothing if none are."""
+    """A line with the targets that are off and the reasons; nothing if none are."""
     off = [each for each in rows if each.verdict in ("above", "below", "did not finish")]
     if not off:
         return ""
     targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
-    why = "what is known of the reason, is said there" if chosen.finding else "not looked into"
-    return f"* [{chosen.name}](#{chosen.name}): {len(off)} of {len(rows)} rows ({targets}); {why}.\n"
+    why = "; ".join(chosen.reasons) or "not looked into"
+    return f"* [{chosen.name}](#{chosen.name}), {len(off)} of {len(rows)} rows ({targets}): {why}.\n"
 
 
 def markdown() -> str:

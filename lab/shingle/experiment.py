@@ -27,6 +27,11 @@ class Expectation:
     holds: Callable[[Sequence[Record]], bool]
 
 
+# Why a number does not come out: something that a paper leaves open; something that is not modelled, or modelled
+# otherwise; another kernel than the paper's; the paper itself; or it was changed, to see what a number hangs on.
+REASONS = ("a parameter", "a mechanism", "the kernel", "the paper", "a variation", "not known")
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What is claimed, and the runs that show it.
@@ -50,7 +55,10 @@ class Experiment:
     scaling: str = ""
     # A smaller one than its own says nothing: a smaller set leaves it out.
     scalable: bool = True
-    # Where the paper's numbers do not come out: why, and which experiment or record shows it.
+    # What decides the rows that do not come out. Each begins with one of REASONS, and ends with its targets, if not all
+    # have the same, and with the experiment that shows it.
+    reasons: tuple[str, ...] = ()
+    # The same at length.
     finding: str = ""
     # Draws the records as one figure, a .svg and a .png of this stem.
     draw: Callable[[Sequence[Record], Path], None] | None = None

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from shingle import claims_page, cli
 from shingle.claims import Claim, judged
+from shingle.experiment import REASONS
 from shingle.failure import Failure
 from shingle.record import cell
 
@@ -77,14 +78,21 @@ def test_every_claim_of_an_experiment_can_be_written() -> None:
             assert all(isinstance(text, str) for text in claims_page.cells(each))
 
 
-def test_what_is_off_is_listed_with_its_targets_and_whether_a_reason_is_known() -> None:
+def test_what_is_off_is_listed_with_its_targets_and_the_reason() -> None:
     chosen = claims_page.experiments()[0]
     records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
     rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
-    told = claims_page.not_reproduced(replace(chosen, finding="It rained."), rows)
-    assert told == f"* [{chosen.name}](#{chosen.name}): 1 of 3 rows (T0); what is known of the reason, is said there.\n"
-    assert "not looked into" in claims_page.not_reproduced(replace(chosen, finding=""), rows)
+    told = claims_page.not_reproduced(replace(chosen, reasons=("a parameter: the weather",)), rows)
+    assert told == f"* [{chosen.name}](#{chosen.name}), 1 of 3 rows (T0): a parameter: the weather.\n"
+    assert "not looked into" in claims_page.not_reproduced(replace(chosen, reasons=()), rows)
     assert claims_page.not_reproduced(chosen, rows[1:]) == ""
+
+
+def test_whatever_is_off_has_a_reason_of_a_known_kind_and_what_is_not_has_none() -> None:
+    for chosen in claims_page.experiments():
+        off = claims_page.not_reproduced(chosen, judged(chosen.claims, claims_page.records_of(chosen)))
+        assert bool(off) == bool(chosen.reasons), chosen.name
+        assert all(each.startswith(REASONS) for each in chosen.reasons), chosen.name
 
 
 def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
