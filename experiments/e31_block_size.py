@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     reasons=("a variation: blocks of 64 KiB are too small, and NILFS2 deletes slowly (e30)",),
     finding=(
         "With blocks of 1 MiB and more, ext4 and F2FS take what the slides say; with 64 KiB each block that is read "
-        "costs a seek. NILFS2, which ran without its cleaner then, takes 38 s of its time to delete; e30 says why."
+        "costs a seek. NILFS2 takes 38 s of its time to delete; e30 says why."
     ),
     draw=bars.of_claims(bars.Group("SAFS's application 1 on a conventional disk, by the block", "s", CLAIMS)),
 )
