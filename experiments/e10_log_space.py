@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shingle import drive, fs, run, workload
 from shingle.claims import Claim, busy_s
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 DRIVE = "st8000as0002"
@@ -221,7 +221,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=CLAIMS,
-    reasons=("a parameter: the load under which the paper noticed its cleaning, which it does not name",),
+    reasons=(Reason("a parameter", "the load under which the paper noticed its cleaning, which it does not name"),),
     finding=(
         "When cleaning is noticed (T18) is a matter of the workload, and the paper does not name its own. This one "
         "is the worst there is: nothing but metadata, of which each block is as likely to change as any other, and "

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shingle import bars, run, workload
 from shingle.claims import Claim, parts_s
-from shingle.experiment import Experiment
+from shingle.experiment import Experiment, Reason
 from shingle.record import Record, cell
 
 DRIVE = "wd5000ys"
@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
     scalable=False,
     phases=(NAME, workload.UNMOUNT),
     expectations=(),
-    reasons=("a parameter: whether the disk keeps writes, and how many neighbours the host joins (e17)",),
+    reasons=(Reason("a parameter", "how many writes the disk keeps, and whether the host merges neighbours (e17)"),),
     finding=(
         "What the load writes and its time with 10 GiB come out; the time that a block takes to go home does not. "
         "It is the disk's and the block layer's (e17): without the disk's write buffer the same takes five times as "

@@ -6,7 +6,7 @@ The paper makes a directory of 10,000 small files and packs it with a cold cache
 
 from shingle import bars, run, workload
 from shingle.claims import Claim, seconds
-from shingle.experiment import Experiment
+from shingle.experiment import Experiment, Reason
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
@@ -34,7 +34,7 @@ EXPERIMENT = Experiment(
     runs=runs,
     scalable=False,
     phases=("CreateFlat", NAME, workload.UNMOUNT),
-    reasons=("a parameter: how large the small files are",),
+    reasons=(Reason("a parameter", "how large the small files are"),),
     finding=(
         "The time is the disk's alone: 10,000 reads of 4 KiB at random places of 40 MiB take it 62 s (`./shingle "
         "drives load wd5000ys --op randread --block 4k --range 40M --count 10000`), and tar reads the files in the "

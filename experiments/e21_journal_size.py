@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
 from shingle.claims import Claim, parts_s
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 DRIVE, NAME = "st8000as0002", "MakeDirs"
@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
     source="FAST'17, section 4.1; e2fsprogs 1.43.2",
     runs=runs,
     phases=(NAME,),
-    reasons=("the paper: its rule leaves out the time in which metadata goes home",),
+    reasons=(Reason("the paper", "its rule leaves out the time in which metadata goes home"),),
     finding=(
         "The rule counts when a block may go home, and not that going home takes the disk's time, too. Here the "
         "load logs 80 MiB/s; with what goes home that is 160, and the disk does some 140 in its middle. So it "

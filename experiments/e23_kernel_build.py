@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from shingle import bars, fs, run, workload
 from shingle.claims import Claim, parts_s
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 DRIVE, SHINGLED = "wd5000ys", "st8000as0002"
@@ -95,7 +95,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     scaling="A recorded build has the size that it has.",
-    reasons=("a parameter: the tree that is built, and the times of reading in it",),
+    reasons=(Reason("a parameter", "the tree that is built, and access times of its files"),),
     finding=(
         "The build takes as long on all four, because it waits for processors and for its own order. Metadata are a"
         " larger share than the paper's, and a third of them are the times of reading of source files: with noatime it"

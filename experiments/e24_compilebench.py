@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from shingle import bars, fs, run, workload
 from shingle.claims import Claim
-from shingle.experiment import Experiment
+from shingle.experiment import Experiment, Reason
 from shingle.record import Record, cell
 
 DRIVE = "wd5000ys"
@@ -85,7 +85,11 @@ EXPERIMENT = Experiment(
         "The trees are scaled, instances are not; memory is, but not below 1 GiB; of the instances a part calls"
         " sync(2), so that as much is written between two of them."
     ),
-    reasons=("a parameter: the options of Compilebench, its disk and how long it took, which the paper does not say",),
+    reasons=(
+        Reason(
+            "a parameter", "the options of Compilebench, its disk and how long it took, which the paper does not say"
+        ),
+    ),
     finding=(
         "The journal and what goes home follow the time and not the bytes: there is a commit every five seconds, and"
         " each takes the same blocks again. At 0.02 trees are read from the disk, which takes 2,427 s; at 0.005, also"

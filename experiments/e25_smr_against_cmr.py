@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shingle import bars, drive, fs, run, workload
 from shingle.claims import Claim, seconds
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     source="FAST'17, section 4.3.1",
     runs=runs,
     phases=(*WORKLOADS, workload.UNMOUNT),
-    reasons=("a mechanism: calls cost the same on both disks, and count where there is little to wait for",),
+    reasons=(Reason("a mechanism", "calls cost the same on both disks, and count where there is little to wait for"),),
     finding=(
         "With journal_lazy the shingled disk is so little to wait for that the processor counts: calls are 3.1 of "
         "the 4.3 s of MakeDirs and 3.2 of the 4.5 s of CreateFiles, and cost the same on both disks (60 us for each "

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shingle import bars, drive, fs, run, workload
 from shingle.claims import Claim, by_seed, speedup
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
@@ -90,7 +90,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    reasons=("the paper: an expectation that it did not measure, and here a tie",),
+    reasons=(Reason("the paper", "an expectation that it did not measure, and here a tie"),),
     finding=(
         "Hardly any difference: what MakeDirs dirties goes home in 355 requests of 0.6 MiB each, on a fresh file "
         "system and on an aged one alike, because 40 % of the disk are free and still hold whole runs. MakeDirs "

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shingle import bars, drive, fs, job, run, workload
 from shingle.claims import Claim, by_seed
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import NotRecorded, Record, cell
 
 CONVENTIONAL, HOST_AWARE, HOST_MANAGED = "safs-cmr-4tb", "safs5000ha", "hc620"
@@ -228,10 +228,10 @@ EXPERIMENT = Experiment(
     runs=runs,
     phases=(RAW_WRITE, RAW_READ, *ONE, *TWO),
     reasons=(
-        "a parameter: the block, which the slides do not give (T30, e31)",
-        "a mechanism: NILFS2 lets no writer wait for its cleaner (T31, T32)",
-        "the kernel: F2FS of Linux 6.12 comes to its end (T31)",
-        "not known: why the slides' ext4 takes longer for application 2 (T31, T32)",
+        Reason("a parameter", "the block, which the slides do not give (e31)", ("T30",)),
+        Reason("a mechanism", "NILFS2 lets no writer wait for its cleaner", ("T31", "T32")),
+        Reason("the kernel", "F2FS of Linux 6.12 comes to its end", ("T31",)),
+        Reason("not known", "why the slides' ext4 takes longer for application 2", ("T31", "T32")),
     ),
     finding=(
         "What the conventional disk takes for application 1 depends on the block, which the slides do not give: with "

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from shingle import bars, fs, run, workload
 from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
@@ -133,9 +133,9 @@ EXPERIMENT = Experiment(
     ),
     claims=(*PROTOTYPE, *SCHEDULERS, DIRECT, IN_ORDER),
     reasons=(
-        "a mechanism: on the smaller disk a file is more of the stroke (T42, T43, T44)",
-        "a parameter: BFQ is not the report's CFQ (T42, T43, T45)",
-        "the paper: without a write cache direct writes cannot be that fast (T45)",
+        Reason("a mechanism", "on the smaller disk a file is more of the stroke", ("T42", "T43", "T44")),
+        Reason("a parameter", "BFQ is not the report's CFQ", ("T40", "T42", "T43", "T45")),
+        Reason("the paper", "without a write cache direct writes cannot be that fast", ("T45",)),
     ),
     finding=(
         "That the prototype's writes are 4 % dearer is in its profile, taken from these very numbers: T41, T42, T44 "

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shingle import bars, console, drive, fs, job, run, workload
 from shingle.claims import Claim, by_seed
-from shingle.experiment import Expectation, Experiment
+from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import NotRecorded, Record
 
 SHINGLED, REGULAR = "wd30ezr-smr", "wd30ezr"
@@ -234,7 +234,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(SMALL_IN_ORDER,),
-    reasons=("a parameter: the size of NILFS2's segments, which the report does not say",),
+    reasons=(Reason("a parameter", "the size of NILFS2's segments, which the report does not say"),),
     finding=(
         "With segments of 8 MiB in zones of 128 MiB a write is out of order where the last block of a segment is "
         "left over: a log takes two at least (NILFS_PSEG_MIN_BLOCKS), so it begins in the next segment, one block "

@@ -47,6 +47,9 @@ mean and its standard deviation.
 {off}"""
 
 
+UNEXPLAINED = "not looked into"
+
+
 def experiments() -> list[Experiment]:
     """Those that repeat something of a paper."""
     return [each for each in experiment.all_of_them() if each.claims]
@@ -119,8 +122,18 @@ def setting(records: Sequence[Record]) -> str:
         return ""
     largest = max(each["scale"] for each in records)
     same = [each for each in records if each["scale"] == largest]
-    memory_mib = same[0]["configuration"]["memory_mib"]
-    return f"scale {largest:g}, {memory_mib} MiB of memory, {minutes(same):.0f} minutes of one core."
+    memory = _range([each["configuration"]["memory_mib"] for each in same])
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for each in same:
+        seeds.setdefault((each["drive"], each["file_system"], each["workload"]), set()).add(each["seed"])
+    many = _range([len(each) for each in seeds.values()])
+    of_seeds = f" for {many} seeds" if many != "1" else ""
+    return f"scale {largest:g}, {memory} MiB of memory, {minutes(same):.0f} minutes of one core{of_seeds}."
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[Table]:
@@ -155,14 +168,20 @@ def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[
         raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
 
 
-def headline(all_of_them: Sequence[Judged]) -> str:
-    verdicts = [each.verdict for each in all_of_them]
-    good = verdicts.count("reproduced") + verdicts.count("passed")
-    off = verdicts.count("above") + verdicts.count("below")
+def headline(repeated: Sequence[Judged], varied: Sequence[Judged]) -> str:
+    """Of the rows that repeat a paper, and of those with something changed."""
+    verdicts = [each.verdict for each in (*repeated, *varied)]
     return (
-        f"{good} of {good + off} rows reproduced or passed; {verdicts.count('not at this scale')} need the paper's "
-        f"size, {verdicts.count('did not finish')} did not finish, {verdicts.count('not run')} are not run."
+        f"{_good(repeated)} rows reproduced or passed, and of what was varied to find reasons {_good(varied)}; "
+        f"{verdicts.count('not at this scale')} need the paper's size, {verdicts.count('did not finish')} did not "
+        f"finish, {verdicts.count('not run')} are not run."
     )
+
+
+def _good(rows: Sequence[Judged]) -> str:
+    verdicts = [each.verdict for each in rows]
+    good = verdicts.count("reproduced") + verdicts.count("passed")
+    return f"{good} of {good + verdicts.count('above') + verdicts.count('below')}"
 
 
 def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
@@ -171,16 +190,17 @@ def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
     if not off:
         return ""
     targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
-    why = "; ".join(chosen.reasons) or "not looked into"
+    why = "; ".join(map(str, chosen.reasons)) or UNEXPLAINED
     return f"* [{chosen.name}](#{chosen.name}), {len(off)} of {len(rows)} rows ({targets}): {why}.\n"
 
 
 def markdown() -> str:
-    parts, everything, off = [], [], ""
+    parts, off = [], ""
+    everything: dict[bool, list[Judged]] = {False: [], True: []}
     for chosen in experiments():
         records = records_of(chosen)
         rows = judged(chosen.claims, records)
-        everything += rows
+        everything[chosen.varied] += rows
         off += not_reproduced(chosen, rows)
         said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
         said += f"`{command(chosen, records)}`"
@@ -190,7 +210,7 @@ def markdown() -> str:
         said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
         said += f"\n{chosen.finding}\n" if chosen.finding else ""
         parts.append(said)
-    return _HEAD.format(headline=headline(everything), off=off) + "".join(parts)
+    return _HEAD.format(headline=headline(everything[False], everything[True]), off=off) + "".join(parts)
 
 
 def pages() -> dict[Path, str]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from rich.table import Table
 
@@ -27,9 +28,20 @@ class Expectation:
     holds: Callable[[Sequence[Record]], bool]
 
 
-# Why a number does not come out: something that a paper leaves open; something that is not modelled, or modelled
-# otherwise; another kernel than the paper's; the paper itself; or it was changed, to see what a number hangs on.
-REASONS = ("a parameter", "a mechanism", "the kernel", "the paper", "a variation", "not known")
+@dataclass(frozen=True)
+class Reason:
+    """Why numbers do not come out: something that a paper leaves open; something that is not modelled, or modelled
+    otherwise; another kernel than the paper's; the paper itself; or the row was varied to find that out."""
+
+    kind: Literal["a parameter", "a mechanism", "the kernel", "the paper", "a variation", "not known"]
+    # With the experiment that shows it, if it is another.
+    text: str
+    # Of the claims; none: of all that are off.
+    targets: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = f" ({', '.join(self.targets)})" if self.targets else ""
+        return f"{self.kind}: {self.text}{named}"
 
 
 @dataclass(frozen=True)
@@ -55,9 +67,8 @@ class Experiment:
     scaling: str = ""
     # A smaller one than its own says nothing: a smaller set leaves it out.
     scalable: bool = True
-    # What decides the rows that do not come out. Each begins with one of REASONS, and ends with its targets, if not all
-    # have the same, and with the experiment that shows it.
-    reasons: tuple[str, ...] = ()
+    # What decides the rows that do not come out.
+    reasons: tuple[Reason, ...] = ()
     # The same at length.
     finding: str = ""
     # Draws the records as one figure, a .svg and a .png of this stem.

@@ -36,7 +36,6 @@ _REASONS: dict[Verdict, str] = {
     "not at this scale": "They mean something at the paper's size only, and that was not run.",
     "not run": "There is no record of them.",
 }
-_UNEXPLAINED = "No reason has been found by experiment yet."
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,8 @@ class Off:
 def html(files: Sequence[Path] = ()) -> str:
     """The page, of the records in `files`, or of those in results/."""
     given = [each for path in files for each in record.read(path)]
-    sections, off, everything, records = [], [], [], 0
+    sections, off, records = [], [], 0
+    everything: dict[bool, list[Judged]] = {False: [], True: []}
     with tempfile.TemporaryDirectory(prefix="shingle-report-") as folder:
         for chosen in experiment.all_of_them():
             own = (
@@ -104,7 +104,7 @@ def html(files: Sequence[Path] = ()) -> str:
                 else claims_page.records_of(chosen)
             )
             rows = judged(chosen.claims, own)
-            everything += rows
+            everything[chosen.varied] += rows
             records += len(own)
             sections.append(_section(chosen, own, rows, *_figure(chosen, own, Path(folder))))
             off += list(_not_reproduced(chosen, rows))
@@ -116,8 +116,8 @@ def html(files: Sequence[Path] = ()) -> str:
     return environment.get_template("report.html.j2").render(
         sections=sections,
         off=off,
-        headline=claims_page.headline(everything),
-        verdicts=_verdicts(everything),
+        headline=claims_page.headline(everything[False], everything[True]),
+        verdicts=_verdicts([*everything[False], *everything[True]]),
         records=records,
         style=Markup((_HERE / "report.css").read_text()),
         script=script,
@@ -195,11 +195,13 @@ def _claim(row: Judged) -> tuple[Cell, ...]:
 
 
 def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]:
-    """By reason: that of the experiment's finding, or that it was not run."""
+    """By reason: those of the experiment, with its finding; or that it was not run."""
+    why = ". ".join(each[0].upper() + each[1:] for each in map(str, chosen.reasons)) or claims_page.UNEXPLAINED
+    why = f"{why}. {chosen.finding}".strip()
     reasons: dict[str, list[Judged]] = {}
     for row in rows:
         if row.verdict not in ("reproduced", "passed"):
-            reasons.setdefault(_REASONS.get(row.verdict, chosen.finding or _UNEXPLAINED), []).append(row)
+            reasons.setdefault(_REASONS.get(row.verdict, why), []).append(row)
     for place, (reason, claims) in enumerate(reasons.items()):
         verdicts = " or ".join(dict.fromkeys(row.verdict for row in claims))
         caption = f"Claims of {chosen.name}: {verdicts}"
