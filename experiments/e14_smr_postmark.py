@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     reasons=(
         Reason("a parameter", "the size of the persistent cache (e03)", ("T12a", "T13", "T14")),
         Reason("a parameter", "the WD40NMZW's translation, which nobody published", ("T13", "T14")),
-        Reason("a parameter", "how much of the memory may be dirty", ("T12c",)),
+        Reason("a parameter", "how much of the memory may be dirty (e18)", ("T12c",)),
     ),
     finding=(
         "With the share of the write-back cache that the paper gives its disks, read as a strict one (e18), bytes "
@@ -102,15 +102,15 @@ EXPERIMENT = Experiment(
         "metadata are 111 MiB of distinct blocks (traced), each written home four times; the paper says that a "
         "fifth of its 563 MiB are distinct, so the blocks are as many, and each went home five times. How often "
         "hangs on how much of the memory may be dirty, as in Table 3 (e18): with 10 GiB, not 16, it is 545 MiB, the "
-        "journal 1,215 and data 35,547 (by hand). In Figure 12 the paper's baseline writes some 50 MiB/s until the "
-        "cache is full after 450 s, ours 150 MiB/s for 170 s. If an entry of the cache cost 3 ms, and not the 0.3 "
-        "that 3,300 random writes a second allow, it would be 450 s, too, and 479 MiB of metadata (by hand; on the "
-        "whole disk the gain would be the same, e03): so it may be that the drive pays more for a small write among "
-        "large ones than for small ones alone; the model does not. The WD40NMZW's 1.7: in our model of it cleaning "
-        "has a fixed share of the time until its cache is nearly full, which it never is, so fewer dirty bands do "
-        "not shorten the run (1.07) but the cleaning after it, from 3,209 s to 1,330 s; both together gain 1.66. "
-        "With a cache of 20 GiB the run itself gains 1.75 (e03); nobody has published its translation. Figure 14's "
-        "ratios of one vendor's disk to another's follow from these two."
+        "journal 1,215 and data 35,547. In Figure 12 the paper's baseline writes some 50 MiB/s until the cache is "
+        "full after 450 s, ours 150 MiB/s for 170 s. If an entry of the cache cost 3 ms, and not the 0.3 that 3,300 "
+        "random writes a second allow, it would be 450 s, too, and 479 MiB of metadata (by hand; on the whole disk "
+        "the gain would be the same, e03): so it may be that the drive pays more for a small write among large ones "
+        "than for small ones alone; the model does not. The WD40NMZW's 1.7: in our model of it cleaning has a fixed "
+        "share of the time until its cache is nearly full, which it never is, so fewer dirty bands do not shorten "
+        "the run (1.07) but the cleaning after it, from 3,209 s to 1,330 s; both together gain 1.66. With a cache "
+        "of 20 GiB the run itself gains 1.75 (e03); nobody has published its translation. Figure 14's ratios of one "
+        "vendor's disk to another's follow from these two."
     ),
     claims=(*TIMES, *TABLE_4, *FIGURE_13, *FIGURE_14),
     draw=bars.of_claims(
