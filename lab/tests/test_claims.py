@@ -88,6 +88,19 @@ def test_what_is_off_is_listed_with_its_targets_and_the_reason() -> None:
     assert claims_page.not_reproduced(chosen, rows[1:]) == ""
 
 
+def test_what_was_run_is_told_with_its_memory_and_seeds_if_they_differ() -> None:
+    def ran(file_system: str, seed: int, memory_mib: int) -> dict[str, object]:
+        return {
+            "scale": 1.0, "drive": "wd5000ys", "file_system": file_system, "workload": "Postmark", "seed": seed,
+            "configuration": {"memory_mib": memory_mib}, "host": {"run_s": 60.0},
+        }  # fmt: skip
+
+    assert claims_page.setting([ran("xfs", 1, 512)]) == "scale 1, 512 MiB of memory, 1 minutes of one core."
+    records = [ran("xfs", 1, 512), ran("xfs", 2, 512), ran("ext4", 1, 1024)]
+    told = "scale 1, 512 to 1024 MiB of memory, 3 minutes of one core for 1 to 2 seeds."
+    assert claims_page.setting(records) == told
+
+
 def test_whatever_is_off_has_a_reason_and_no_reason_is_of_something_else() -> None:
     for chosen in claims_page.experiments():
         rows = judged(chosen.claims, claims_page.records_of(chosen))
