@@ -215,7 +215,8 @@ EXPERIMENT = Experiment(
         "unmount alone journal_lazy takes 28 to 65 ms, the baseline 9 to 40: it writes the map's snapshot. All is "
         "of one seed but the Seagate drive's two Postmarks, where five give the part of the baseline's time that "
         "journal_lazy takes: 0.706 with a standard deviation of 0.007, and 1.015 with 0.033 below a directory, "
-        "which is no difference; its time follows how much of the data reaches the disk before it is deleted."
+        "which is no difference; its time follows how much of the data reaches the disk before it is deleted. At "
+        "full size, where a persistent cache is overrun, docs/full-cache.md has the file server."
     ),
     expectations=(
         *(leads(drive, names) for drive in DRIVE_MANAGED for names in SPREAD),

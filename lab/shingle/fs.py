@@ -326,6 +326,11 @@ def without_merging(variant: FileSystem) -> FileSystem:
     return _with_queue(variant, "nomerges", "2")
 
 
+def without_idling(variant: FileSystem) -> FileSystem:
+    """The same, its BFQ not waiting for a task's next read (Documentation/block/bfq-iosched.rst)."""
+    return _with_queue(variant, "iosched/slice_idle", "0")
+
+
 def _with_queue(variant: FileSystem, name: str, value: str) -> FileSystem:
     setting = (f"/sys/block/{Path(job.DEVICE).name}/queue/{name}", value)
     return replace(variant, settings=(*variant.settings, setting))
