@@ -47,10 +47,6 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     return run.on_the_papers_host(cells, scale)
 
 
-def changed_name(name: str, key: str, value: float) -> str:
-    return f"{name}-{key.partition('.')[2]}-{value:g}"
-
-
 def claim(drive_name: str, what: str, paper: float, suffix: str = "") -> Claim:
     return Claim(
         "T13", f"Postmark on the whole {what}: times faster on {LAZY}", "", paper, paper,
@@ -61,13 +57,13 @@ def claim(drive_name: str, what: str, paper: float, suffix: str = "") -> Claim:
 PAPER = {SEAGATE: 5.4, WESTERN: 1.7}
 CLAIMS = (
     *(
-        claim(changed_name(name, key, value), f"{name}, {key.partition('.')[2]} {value:,}", PAPER[name])
+        claim(drive.changed_name(name, key, value), f"{name}, {key.partition('.')[2]} {value:,}", PAPER[name])
         for name, key, value in CHANGES
     ),
     claim(SEAGATE, f"{SEAGATE}, system calls {SLOW_CALLS} times as dear", PAPER[SEAGATE]),
     claim(SEAGATE, f"{SEAGATE}, aged", PAPER[SEAGATE], AGED),
 )
-LARGER = changed_name(*CHANGES[0])
+LARGER = drive.changed_name(*CHANGES[0])
 PARTS = (
     Claim(
         "T12a", f"partition of 400 GB, cache 29, {LAZY}", "s", 461, 461,

@@ -8,7 +8,7 @@ first reading of a new directory writes its access time, which leaves bands to c
 from collections.abc import Sequence
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, cleaning, speedup_claim
+from shingle.claims import Claim, cleaning, cleaning_claim, lazy_cleaning_claim, speedup_claim
 from shingle.experiment import Experiment, Reason
 from shingle.record import Record, cell
 
@@ -33,19 +33,6 @@ def faster(target: str, name: str, low: float, high: float) -> Claim:
     return speedup_claim(target, BASELINE, LAZY, name, low, high)
 
 
-def cleans(target: str, file_system: str, name: str, paper_s: float) -> Claim:
-    """Seconds of cleaning; they go with the number of flex_bgs that are touched, and not with the workload."""
-    return Claim(
-        target, f"{name} on {file_system}: cleaning", "s", paper_s, paper_s, cleaning(file_system, name), 0.25,
-        full_size=True,
-    )  # fmt: skip
-
-
-def lazily_cleans(target: str, name: str, paper_s: float) -> Claim:
-    """A few bands of the journal, whatever the size of the workload."""
-    return Claim(target, f"{name} on {LAZY}: cleaning", "s", None, paper_s, cleaning(LAZY, name), 0.25, better="low")
-
-
 def streamed_share(records: Sequence[Record], file_system: str, name: str) -> float:
     """The part of what is written that the disk puts in place at once, past its persistent cache."""
     counters = cell(records, file_system, name)["counters"]
@@ -58,12 +45,12 @@ FASTER = (
     faster("T11b", "ListDirs", 13, 13),
 )
 CLEANING = (
-    cleans("T11c", BASELINE, "MakeDirs", 846),
-    lazily_cleans("T11c", "MakeDirs", 0),
-    cleans("T11d", BASELINE, "RemoveDirs", 590),
-    lazily_cleans("T11d", "RemoveDirs", 10),
-    cleans("T11d", BASELINE, "RemoveFiles", 366),
-    lazily_cleans("T11d", "RemoveFiles", 20),
+    cleaning_claim("T11c", BASELINE, "MakeDirs", 846),
+    lazy_cleaning_claim("T11c", LAZY, "MakeDirs", 0),
+    cleaning_claim("T11d", BASELINE, "RemoveDirs", 590),
+    lazy_cleaning_claim("T11d", LAZY, "RemoveDirs", 10),
+    cleaning_claim("T11d", BASELINE, "RemoveFiles", 366),
+    lazy_cleaning_claim("T11d", LAZY, "RemoveFiles", 20),
     *(
         Claim("T11e", f"{name} on {system}: cleaning", "s", 0, 0, cleaning(system, name))
         for name in ("ListDirs", "TarDirs", "FindFiles", "TarFiles")

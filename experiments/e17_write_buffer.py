@@ -22,8 +22,8 @@ NAME = "CreateGigabyte"
 SPREAD = f"{STOCK}-spread"
 UNMERGED = f"{SPREAD}-unmerged"
 BUFFER, QUEUE = "buffer.dirty_extents_max", "interface.queue_depth"
-UNBUFFERED = f"{DRIVE}-dirty_extents_max-1"
-ONE_BY_ONE = f"{UNBUFFERED}-queue_depth-1"
+UNBUFFERED = drive.changed_name(DRIVE, BUFFER, 1)
+ONE_BY_ONE = drive.changed_name(UNBUFFERED, QUEUE, 1)
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, written_mib_s
 from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
@@ -57,14 +57,9 @@ def written_mib(records: Sequence[Record], file_system: str, what: str) -> float
     return float(cell(records, file_system, NAME)[f"{what}_written_bytes"]) / (1 << 20)
 
 
-def throughput(records: Sequence[Record], file_system: str) -> float:
-    """In bytes a second of the run."""
-    found = cell(records, file_system, NAME)
-    return float(found["total_written_bytes"]) / float(found["virtual_s"])
-
-
 def gain(records: Sequence[Record], gib: int) -> float:
-    return throughput(records, of_memory(LAZY, gib)) / throughput(records, of_memory(BASELINE, gib))
+    lazy, baseline = (cell(records, of_memory(name, gib), NAME) for name in (LAZY, BASELINE))
+    return written_mib_s(lazy) / written_mib_s(baseline)
 
 
 def grown(records: Sequence[Record], file_system: str) -> float:

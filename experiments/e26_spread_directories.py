@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, bytes_claim, cleaning, reads_claim, speedup_claim
+from shingle.claims import bytes_claim, cleaning_claim, lazy_cleaning_claim, reads_claim, speedup_claim
 from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
@@ -73,20 +73,6 @@ def of_cores(name: str) -> str:
     return f"{name}-{CORES}-cores"
 
 
-def cleans(target: str, file_system: str, name: str, paper_s: float) -> Claim:
-    """The number of flex_bgs that are reached does not go with the number of directories."""
-    return Claim(
-        target, f"{name} on {file_system}: cleaning", "s", paper_s, paper_s, cleaning(file_system, name), 0.25,
-        full_size=True,
-    )  # fmt: skip
-
-
-def lazily_cleans(target: str, name: str, paper_s: float) -> Claim:
-    return Claim(
-        target, f"{name} on {SMR_LAZY}: cleaning", "s", None, paper_s, cleaning(SMR_LAZY, name), 0.25, better="low"
-    )
-
-
 def logged_bytes(records: Sequence[Record], file_system: str) -> int:
     return int(cell(records, file_system, "RemoveDirs")["journal_written_bytes"])
 
@@ -116,12 +102,12 @@ TABLE_2 = (
     bytes_claim("T7g", LAZY, "RemoveDirs", "journal", 472),
 )
 CLEANING = (
-    cleans("T11c", SMR_BASELINE, "MakeDirs", 846),
-    lazily_cleans("T11c", "MakeDirs", 0),
-    cleans("T11d", SMR_BASELINE, "RemoveDirs", 590),
-    lazily_cleans("T11d", "RemoveDirs", 10),
-    cleans("T11d", SMR_BASELINE, "RemoveFiles", 366),
-    lazily_cleans("T11d", "RemoveFiles", 20),
+    cleaning_claim("T11c", SMR_BASELINE, "MakeDirs", 846),
+    lazy_cleaning_claim("T11c", SMR_LAZY, "MakeDirs", 0),
+    cleaning_claim("T11d", SMR_BASELINE, "RemoveDirs", 590),
+    lazy_cleaning_claim("T11d", SMR_LAZY, "RemoveDirs", 10),
+    cleaning_claim("T11d", SMR_BASELINE, "RemoveFiles", 366),
+    lazy_cleaning_claim("T11d", SMR_LAZY, "RemoveFiles", 20),
 )
 
 EXPERIMENT = Experiment(

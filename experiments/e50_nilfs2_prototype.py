@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shingle import bars, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, load_bytes_s
 from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
 NONE, MERGING = "nilfs2-128m", "nilfs2-128m-bfq"
-SEGMENT_BLOCKS = (128 << 20) // 4096
+SEGMENT_MIB = 128
 MACRO = ("webserver", "mailserver", "fileserver")
 MICRO = (
     "random-read",
@@ -41,10 +41,8 @@ ERROR = 0.03
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     memory_mib = round(MEMORY_MIB * scale)
-    nilfs2 = fs.find("nilfs2")
-    nilfs2 = replace(nilfs2, mkfs=(*nilfs2.mkfs, "-B", str(SEGMENT_BLOCKS)))
-    none = fs.with_scheduler(replace(nilfs2, name=NONE), "none")
-    merging = fs.with_scheduler(replace(nilfs2, name=MERGING), "bfq")
+    none = fs.with_scheduler(fs.nilfs2_of_segments(NONE, SEGMENT_MIB), "none")
+    merging = fs.with_scheduler(fs.nilfs2_of_segments(MERGING, SEGMENT_MIB), "bfq")
     found = []
     for name in (*MACRO, *MICRO):
         plan = workload.plan((name,), scale=scale, seed=seed)
@@ -55,16 +53,9 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     return found
 
 
-def bytes_s(records: Sequence[Record], file_system: str, name: str, drive: str) -> float:
-    """What the threads read and wrote while they ran; the sync afterwards is not theirs."""
-    load = cell(records, file_system, name, drive)["load"]
-    (ran_ns,) = [part["ns"] for part in load["parts"] if part["name"] == "run"]
-    return float(load["user_read_bytes"] + load["user_written_bytes"]) / ran_ns * 1e9
-
-
 def percent(over: tuple[str, str, str], under: tuple[str, str, str]) -> Callable[[Sequence[Record]], float]:
     """Of the throughput of the second cell (file system, workload, drive)."""
-    return lambda records: 100 * bytes_s(records, *over) / bytes_s(records, *under)
+    return lambda records: 100 * load_bytes_s(cell(records, *over)) / load_bytes_s(cell(records, *under))
 
 
 def on_smr(target: str, name: str, paper: float, error: float = ERROR) -> Claim:

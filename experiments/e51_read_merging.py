@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, by_seed
+from shingle.claims import Claim, by_seed, load_bytes_s
 from shingle.experiment import Expectation, Experiment
 from shingle.record import Record, cell
 
@@ -33,9 +33,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 
 def mib_s(records: Sequence[Record], file_system: str, name: str) -> float:
-    load = cell(records, file_system, name)["load"]
-    (ran_ns,) = [part["ns"] for part in load["parts"] if part["name"] == "run"]
-    return float(load["user_read_bytes"]) / (1 << 20) / ran_ns * 1e9
+    return load_bytes_s(cell(records, file_system, name)) / (1 << 20)
 
 
 def request_kib(records: Sequence[Record], file_system: str, name: str) -> float:

@@ -8,7 +8,7 @@ they are the drive's zones, because with smaller ones NILFS2 does not write in o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from shingle import bars, drive, fs, fsx, job, pjdfstest, run, workload
@@ -18,7 +18,7 @@ from shingle.record import Record, cell
 
 SHINGLED, REGULAR = "wd30ezr-smr", "wd30ezr"
 NILFS2 = "nilfs2-128m"
-SEGMENT_BLOCKS = (128 << 20) // 4096
+SEGMENT_MIB = 128
 # The last one stops the file system.
 SUITES = ("fsx", "pjdfstest", "fio", "stress-ng", "fiemap")
 PROGRAM = Path(fs.__file__).with_name("suites.py")
@@ -45,8 +45,7 @@ class Suites(workload.Plan):
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    nilfs2 = fs.find("nilfs2")
-    variant = replace(nilfs2, name=NILFS2, mkfs=(*nilfs2.mkfs, "-B", str(SEGMENT_BLOCKS)))
+    variant = fs.nilfs2_of_segments(NILFS2, SEGMENT_MIB)
     plan = Suites(SUITES, dict.fromkeys(SUITES, scale), seed)
     return [run.Run(drive.find(name), variant, plan, memory_mib=MEMORY_MIB) for name in (SHINGLED, REGULAR)]
 

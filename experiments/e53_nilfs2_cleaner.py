@@ -115,9 +115,8 @@ class Cell:
         return max(MEMORY_MIB, 2 * self.segment_mib)
 
     def run(self, scale: float, seed: int) -> run.Run:
-        nilfs2 = fs.find("nilfs2")
-        blocks, reserved = str((self.segment_mib << 20) // 4096), str(self.reserved_percent)
-        variant = replace(nilfs2, name=self.name, mkfs=(*nilfs2.mkfs, "-B", blocks, "-m", reserved), daemon=())
+        nilfs2 = fs.nilfs2_of_segments(self.name, self.segment_mib)
+        variant = replace(nilfs2, mkfs=(*nilfs2.mkfs, "-m", str(self.reserved_percent)), daemon=())
         settings = fs.nilfs2_without_pause(max(1, STEP_MIB // self.segment_mib)) if self.cleaner else ""
         plan = Overwritten((FILL, OVERWRITE), dict.fromkeys((FILL, OVERWRITE), scale), seed, settings=settings)
         return run.Run(

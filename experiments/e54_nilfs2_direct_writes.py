@@ -11,23 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, load_bytes_s
 from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
-CACHED = f"{SMR}-write_cache-1"
+WRITE_CACHE = "buffer.write_cache"
+CACHED = drive.changed_name(SMR, WRITE_CACHE, 1)
 TODAY, CHECKPOINT = "nilfs2-128m", "nilfs2-128m-strict"
 BUFFERED, DIRECT = "random-write", "random-write-direct"
 # As in e50, which has these workloads, their parameters and the report's memory.
-SEGMENT_BLOCKS = (128 << 20) // 4096
+SEGMENT_MIB = 128
 MEMORY_MIB, SCALE, SHORTER, ERROR = 2048, 0.1, 5, 0.03
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    nilfs2 = fs.find("nilfs2")
-    today = replace(nilfs2, name=TODAY, mkfs=(*nilfs2.mkfs, "-B", str(SEGMENT_BLOCKS)))
-    today = fs.with_scheduler(today, "none")
+    today = fs.with_scheduler(fs.nilfs2_of_segments(TODAY, SEGMENT_MIB), "none")
     checkpoint = replace(fs.mounted_with(today, "order=strict"), name=CHECKPOINT)
     prototype, regular = drive.find(SMR), drive.find(REGULAR)
     cells = []
@@ -36,7 +35,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
         (regular, today, DIRECT),
         (regular, checkpoint, DIRECT),
         (prototype, checkpoint, DIRECT),
-        (drive.changed(prototype, "buffer.write_cache", 1), checkpoint, DIRECT),
+        (drive.changed(prototype, WRITE_CACHE, 1), checkpoint, DIRECT),
     ):
         plan = workload.plan((name,), scale=scale, seed=seed)
         plan = replace(plan, time_scale=scale if scale >= 1 else scale / SHORTER)
@@ -44,14 +43,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     return cells
 
 
-def bytes_s(records: Sequence[Record], file_system: str, name: str, disk: str) -> float:
-    load = cell(records, file_system, name, disk)["load"]
-    (ran_ns,) = [part["ns"] for part in load["parts"] if part["name"] == "run"]
-    return float(load["user_written_bytes"]) / ran_ns * 1e9
-
-
 def percent(over: tuple[str, str, str], under: tuple[str, str, str]) -> Callable[[Sequence[Record]], float]:
-    return lambda records: 100 * bytes_s(records, *over) / bytes_s(records, *under)
+    return lambda records: 100 * load_bytes_s(cell(records, *over)) / load_bytes_s(cell(records, *under))
 
 
 def of_buffered(what: str, file_system: str) -> Claim:
@@ -89,7 +82,7 @@ EXPERIMENT = Experiment(
         ),
         Expectation(
             "without a write cache each misses a revolution of 11 ms: fewer than 100 a second",
-            lambda records: bytes_s(records, CHECKPOINT, DIRECT, SMR) < 100 * 4096,
+            lambda records: load_bytes_s(cell(records, CHECKPOINT, DIRECT, SMR)) < 100 * 4096,
         ),
     ),
     claims=CLAIMS,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shingle import bars, fs, run, workload
-from shingle.claims import Claim
+from shingle.claims import Claim, load_bytes_s
 from shingle.experiment import Expectation, Experiment, Reason
 from shingle.record import Record, cell
 
@@ -17,15 +17,13 @@ DRIVE = "wd30ezr"
 NONE, WAITING, AT_ONCE = "nilfs2-128m", "nilfs2-128m-bfq", "nilfs2-128m-bfq-at-once"
 PAPER_PERCENT = {"random-read": 100, "random-read-direct": 100, "random-write-direct": 99.5, "fileserver": 100 / 1.15}
 # As in e50, which has these workloads, their parameters and the report's memory.
-SEGMENT_BLOCKS = (128 << 20) // 4096
+SEGMENT_MIB = 128
 MEMORY_MIB, SCALE, SHORTER, ERROR = 2048, 0.1, 5, 0.03
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
-    nilfs2 = fs.find("nilfs2")
-    nilfs2 = replace(nilfs2, mkfs=(*nilfs2.mkfs, "-B", str(SEGMENT_BLOCKS)))
-    none = fs.with_scheduler(replace(nilfs2, name=NONE), "none")
-    waiting = fs.with_scheduler(replace(nilfs2, name=WAITING), "bfq")
+    none = fs.with_scheduler(fs.nilfs2_of_segments(NONE, SEGMENT_MIB), "none")
+    waiting = fs.with_scheduler(fs.nilfs2_of_segments(WAITING, SEGMENT_MIB), "bfq")
     cells = []
     for name in PAPER_PERCENT:
         plan = workload.plan((name,), scale=scale, seed=seed)
@@ -36,14 +34,10 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     return cells
 
 
-def bytes_s(records: Sequence[Record], file_system: str, name: str) -> float:
-    load = cell(records, file_system, name)["load"]
-    (ran_ns,) = [part["ns"] for part in load["parts"] if part["name"] == "run"]
-    return float(load["user_read_bytes"] + load["user_written_bytes"]) / ran_ns * 1e9
-
-
 def percent(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:
-    return lambda records: 100 * bytes_s(records, file_system, name) / bytes_s(records, NONE, name)
+    return lambda records: (
+        100 * load_bytes_s(cell(records, file_system, name)) / load_bytes_s(cell(records, NONE, name))
+    )
 
 
 def claim(file_system: str, name: str) -> Claim:
@@ -69,7 +63,10 @@ EXPERIMENT = Experiment(
     expectations=(
         Expectation(
             "random reads are faster if BFQ does not wait",
-            lambda records: bytes_s(records, AT_ONCE, "random-read") > 1.05 * bytes_s(records, WAITING, "random-read"),
+            lambda records: (
+                load_bytes_s(cell(records, AT_ONCE, "random-read"))
+                > 1.05 * load_bytes_s(cell(records, WAITING, "random-read"))
+            ),
         ),
     ),
     claims=CLAIMS,

@@ -132,14 +132,20 @@ def changed(profile: Profile, key: str, value: float) -> Profile:
     text = head + begin + number.sub(rf"\g<1>{value:g}", body, count=1)
     folder = cache() / "profiles"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{profile.name}-{name}-{value:g}-{ContentKey('profile').text('text', text).hexdigest()[:8]}.toml"
+    made_name = changed_name(profile.name, key, value)
+    path = folder / f"{made_name}-{ContentKey('profile').text('text', text).hexdigest()[:8]}.toml"
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(text)
     part.replace(path)
-    made = Profile(path.stem.rpartition("-")[0], path, tomllib.loads(text))
+    made = Profile(made_name, path, tomllib.loads(text))
     if made.values[section][name]["value"] != value:
         raise Failure(f"{profile.path.name}: {key} is not written as expected.")
     return made
+
+
+def changed_name(name: str, key: str, value: float) -> str:
+    """What `changed` calls the drive `name`, in records too."""
+    return f"{name}-{key.partition('.')[2]}-{value:g}"
 
 
 def capacity_of(profile: Profile) -> int:

@@ -376,10 +376,19 @@ def with_writeback(variant: FileSystem, percent: int, *, strict: bool) -> FileSy
     """The same, its disk having this share of the dirty pages that the kernel lets stay
     (Documentation/ABI/testing/sysfs-class-bdi). Unless strict, nobody waits while all disks together have few."""
     device = f"/sys/block/{Path(job.DEVICE).name}/bdi"
+    if variant.kernel_name == "btrfs":
+        # It has one of its own for all its disks.
+        device = f"/sys/fs/btrfs/{_UUID}/bdi"
     # The minimum cannot be above the maximum.
     fixed = {"max_ratio": percent, "min_ratio": percent, "strict_limit": int(strict)}
     settings = tuple((f"{device}/{name}", str(value)) for name, value in fixed.items())
     return replace(variant, settings=(*variant.settings, *settings))
+
+
+def nilfs2_of_segments(name: str, segment_mib: int) -> FileSystem:
+    """NILFS2 under another name, its segments so large; mkfs.nilfs2 takes that in blocks of 4 KiB."""
+    nilfs2 = find("nilfs2")
+    return replace(nilfs2, name=name, mkfs=(*nilfs2.mkfs, "-B", str((segment_mib << 20) // 4096)))
 
 
 def nilfs2_without_pause(segments: int) -> str:

@@ -66,7 +66,7 @@ def matrix_command(
     dry_run: bool,
     more: tuple[str, ...],
 ) -> None:
-    """Run a set of experiments, each cell a process of its own: `paper` or `field`.
+    """Run a set of experiments, each cell a process of its own: `paper`, `varied` or `field`.
 
     Ctrl-C stops; the same command goes on where it stopped. What follows -- goes to Snakemake, which does the work.
     """
