@@ -70,7 +70,7 @@
 #define HOME_CHUNK	256U
 /* Credits of one handle that re-logs. */
 #define RELOG_CHUNK	64U
-/* No commit for so long: the disk is idle. */
+/* No commit for so long, and none to come: the disk is idle. */
 #define IDLE_TIME	(5 * HZ)
 /* What its owner wrote into so small a part of the log last is not cold. */
 #define YOUNG_PART	32U
@@ -476,10 +476,17 @@ static bool lazy_clean_due(struct jbd2_lazy *lazy, bool idle)
 	       READ_ONCE(lazy->map.nr_live) > lazy_live_most(lazy, idle);
 }
 
-/* Whether no commit was made for a while. */
+/*
+ * Whether nothing is or was changed for a while.  Under load there may be as
+ * long between two commits, as jbd2's own interval is no shorter.
+ */
 static bool lazy_clean_idle(struct jbd2_lazy *lazy)
 {
-	return time_after_eq(jiffies, READ_ONCE(lazy->last_commit) + IDLE_TIME);
+	journal_t *journal = lazy->journal;
+
+	return !READ_ONCE(journal->j_running_transaction) &&
+	       !READ_ONCE(journal->j_committing_transaction) &&
+	       time_after_eq(jiffies, READ_ONCE(lazy->last_commit) + IDLE_TIME);
 }
 
 /* How long until there may be something to do that no commit announces. */
