@@ -221,14 +221,17 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=CLAIMS,
-    reasons=(Reason("a parameter", "the load under which the paper noticed its cleaning, which it does not name"),),
+    reasons=(
+        Reason("a parameter", "the load under which the paper noticed its cleaning, which it does not name (e29)"),
+    ),
     finding=(
-        "When cleaning is noticed (T18) is a matter of the workload, and the paper does not name its own. This one "
-        "is the worst there is: nothing but metadata, of which each block is as likely to change as any other, and "
-        "no pause. A log of which 0.3 is live then costs 11 % of the run with the watermarks and 39 % with the "
-        "paper's policy, at 0.5 it is 75 % and 92 %, not counting the disk's cleaning after it (with that 12 % and "
-        "7.3 times, 1.7 and 9.2 times): who cleans a tail of which a part u is live copies u / (1 - u) "
-        "blocks for each that becomes free (docs/decisions/0003)."
+        "When cleaning is noticed (T18) is a matter of the workload, and the paper does not name its own. When "
+        "files are made it is the paper's 0.7 with its policy (e29). This one is the worst there is: nothing but "
+        "metadata, of which each block is as likely to change as any other, and no pause. A log of which 0.3 is "
+        "live then costs 11 % of the run with the watermarks and 39 % with the paper's policy, at 0.5 it is 75 % "
+        "and 92 %, not counting the disk's cleaning after it (with that 12 % and 7.3 times, 1.7 and 9.2 times): who "
+        "cleans a tail of which a part u is live copies u / (1 - u) blocks for each that becomes free "
+        "(docs/decisions/0003)."
     ),
     draw=draw,
 )
