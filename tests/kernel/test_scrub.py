@@ -226,7 +226,8 @@ def test_a_scrub_goes_on_in_a_log_that_went_round_meanwhile(bench: Bench) -> Non
     scrubbed = stress.statistic("scrubbed_blocks")
     steps: list[job.Step] = []
     for lap in range(3):
-        steps += [*wrap_the_log("watermarks", 5 + lap), job.sleep(PAUSE_S), *committed(), job.sleep(2 * IDLE_S)]
+        # What the cleaner re-logs is committed with jbd2's next, and only then idle begins.
+        steps += [*wrap_the_log("watermarks", 5 + lap), job.sleep(PAUSE_S), *committed(), job.sleep(3 * IDLE_S)]
         steps += [scrubbed | {"phase": f"lap {lap}"}, *counted(), job.run(["/bin/rm", "-r", "/mnt/cold"]), job.sync()]
     booted = bench.boot(bench.mounted(formatted, *steps, options=LAZY), drive=formatted.file, save=True)
     stress.assert_no_complaint(booted)
