@@ -139,8 +139,8 @@ EXPERIMENT = Experiment(
         "buffered writes were as fast there as here. With a write cache the difference is gone (e54). On the "
         "regular disk direct writes reach 45 % of buffered ones, in the report 8: its kernel wrote a whole "
         "checkpoint for each, and with the mount option that does so today they reach 8.8 % (e54). BFQ is not CFQ: "
-        "it waits for the next read of each of 100 threads (e51), and that is most of what random reads lose (T43; "
-        "e55)."
+        "it waits for the next read of each of 100 threads (e51), and that is most of what buffered random reads "
+        "lose (T43; e55)."
     ),
     draw=bars.of_claims(
         bars.Group("Figures 1, 3, 5 and 7: the prototype", "% of the regular disk's throughput", PROTOTYPE),

@@ -89,9 +89,8 @@ EXPERIMENT = Experiment(
     reasons=(Reason("a variation", "the checkpoint gives 8 %; 85 % lie between no write cache and one"),),
     finding=(
         "The report's 8 % are its kernel's: with a checkpoint for each write 793 a second instead of 4,109, 8.8 % "
-        "of buffered ones, no parameter changed. The prototype at 85 % of that is no matter of a write cache: "
-        "without one it does 83 writes a second, because each misses a revolution, and with one 101 % of the "
-        "regular disk's."
+        "of buffered ones, no parameter changed. The prototype's 85 % of that come out neither without a write "
+        "cache (83 writes a second, because each misses a revolution) nor with one (101 % of the regular disk's)."
     ),
     draw=bars.of_claims(
         bars.Group("FSL-14-03, Figure 5, varied: direct writes on the regular disk", "% of buffered ones", CLAIMS[:2]),

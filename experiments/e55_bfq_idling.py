@@ -51,7 +51,7 @@ CLAIMS = tuple(claim(file_system, name) for name in PAPER_PERCENT for file_syste
 
 EXPERIMENT = Experiment(
     name="e55-bfq-idling",
-    claim="random reads of many tasks lose nothing under BFQ if it does not wait for the next of one",
+    claim="most of what random reads through the page cache lose under BFQ is that it waits for the next of one task",
     source="FSL-14-03, section 4, Figures 1, 3 and 5, varied",
     varied=True,
     runs=runs,
@@ -70,7 +70,9 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=CLAIMS,
-    reasons=(Reason("a variation", "waiting is most of what random reads lose; the rest is CFQ, which is gone"),),
+    reasons=(
+        Reason("a variation", "waiting is most of what buffered random reads lose; the rest is CFQ, which is gone"),
+    ),
     finding=(
         "Random reads lose 15 % under BFQ, and 3 % if it does not wait, as under the report's CFQ; direct ones 13 "
         "and 8. What CFQ did to the report's file server (13 % slower) BFQ does in neither way. That a setting is "
