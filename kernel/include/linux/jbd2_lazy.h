@@ -24,7 +24,6 @@ struct jbd2_lazy_stats {
 	u64 log_used;		/* of these, from the tail to the head */
 	u64 memory_bytes;
 	u64 inserted;		/* copies put into the map */
-	u64 superseded;		/* of these, in place of an older one */
 	u64 dropped;		/* by a revoke */
 	u64 demoted;		/* sent home */
 	u64 emergency;		/* of these, because the log was full */
