@@ -332,7 +332,7 @@ static bool scrub_unknown(struct jbd2_lazy *lazy, const struct lazy_item *item)
 		return false;
 	bh = __find_get_block(journal->j_fs_dev, item->home,
 			      journal->j_blocksize);
-	cached = bh && buffer_uptodate(bh);
+	cached = bh && lazy_trusts(lazy, bh);
 	brelse(bh);
 	return !cached;
 }

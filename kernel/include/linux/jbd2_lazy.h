@@ -62,12 +62,17 @@ const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
 bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
-void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
+void jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
+			   blk_opf_t opf);
+int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
+		      unsigned int n);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
 int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 int jbd2_lazy_scrub(journal_t *journal);
 
-/* Called by jbd2 itself. */
+/* Called by jbd2 itself, or from below. */
+bool __jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh);
+void __jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh);
 void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 			  const journal_block_tag_t *tag);
 void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction);
@@ -89,6 +94,23 @@ int __jbd2_lazy_seal(journal_t *journal);
 void __jbd2_lazy_quiesce(journal_t *journal);
 void __jbd2_lazy_pause(journal_t *journal);
 void __jbd2_lazy_unpause(journal_t *journal);
+
+/*
+ * Whether a buffer that is up to date holds the newest contents of its block;
+ * @journal may be NULL.
+ */
+static inline bool jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh)
+{
+	return buffer_newest(bh) || !journal || !journal->j_lazy ||
+	       __jbd2_lazy_newest(journal, bh);
+}
+
+/* A transaction takes a buffer. */
+static inline void jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh)
+{
+	if (journal->j_lazy)
+		__jbd2_lazy_filed(journal, bh);
+}
 
 /* One copy of a metadata block is in the log (commit thread). */
 static inline void jbd2_lazy_note_tag(journal_t *journal,
@@ -266,9 +288,25 @@ static inline unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
 	return 0;
 }
 
-static inline void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
+static inline void jbd2_lazy_submit_read(journal_t *journal,
+					 struct buffer_head *bh, blk_opf_t opf)
 {
 	submit_bh(opf, bh);
+}
+
+static inline int jbd2_lazy_refresh(journal_t *journal,
+				    struct buffer_head **bhs, unsigned int n)
+{
+	return 0;
+}
+
+static inline bool jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh)
+{
+	return true;
+}
+
+static inline void jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh)
+{
 }
 
 static inline void jbd2_lazy_note_tag(journal_t *journal,
