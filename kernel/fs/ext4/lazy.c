@@ -161,6 +161,18 @@ int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 	return ext4_lazy_attach(sb, journal);
 }
 
+/* What ext4 has read, holds, and will not ask about again. */
+static int ext4_lazy_refresh(struct super_block *sb, journal_t *journal)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	/* Nobody resizes a file system that is being mounted. */
+	struct buffer_head **group_desc =
+		rcu_dereference_protected(sbi->s_group_desc, 1);
+
+	return jbd2_lazy_refresh(journal, &sbi->s_sbh, 1) ?:
+	       jbd2_lazy_refresh(journal, group_desc, sbi->s_gdb_count);
+}
+
 /*
  * The superblock and the group descriptors were read before the log was. What
  * was derived from them then must still hold; only a crash within a resize can
@@ -221,6 +233,8 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
 	if (!before)
 		return -ENOMEM;
 	err = jbd2_journal_load(journal);
+	if (!err)
+		err = ext4_lazy_refresh(sb, journal);
 	if (!err)
 		err = ext4_lazy_check_refreshed(sb, before);
 	/* The caller may write it, and the rest of the log is not at home. */
