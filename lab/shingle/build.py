@@ -87,6 +87,11 @@ class Built:
         return Machine(self.kernel.linux, self.crates.guest, self.arguments)
 
 
+def chosen(variant: str) -> str:
+    """The variant that is booted where this one is meant: another, when the lines of a suite are counted."""
+    return os.environ.get("SHINGLE_KERNEL", variant)
+
+
 def everything(variant: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
     crates = build_crates(progress=progress)
@@ -236,7 +241,9 @@ def _flags(base: str) -> list[str]:
     stems = sorted({Path(name).stem for name in watched()})
     if base == COVERAGE:
         counted = [f"CFLAGS_{stem}.o=--coverage -fprofile-update=prefer-atomic" for stem in stems]
-        return [*counted, "LINK_WRAPS=-Wl,--wrap,malloc -Wl,--wrap,free -Wl,--wrap,calloc --coverage"]
+        wraps = "-Wl,--wrap,malloc -Wl,--wrap,free -Wl,--wrap,calloc"
+        # User-Mode Linux's linker script knows no .fini_array.00100, where gcc says what happens at the end.
+        return [*counted, f"LINK_WRAPS={wraps} -L. --coverage -Wl,-u,__gcov_dump -Wl,-fini=__gcov_dump"]
     if base == KCSAN:
         return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in stems)]
     return []
@@ -382,6 +389,8 @@ def _build_kernel(
     variant: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
 ) -> None:
     make = _configured(base, base, made_of, texts, progress)
+    if base == COVERAGE:
+        _put_libgcov(make.out)
     image = "bzImage" if base in _ON_A_PC else "linux"
     with progress.task(f"building the kernel ({variant})") as tell, _reporting(make.log, tell):
         process.run(
@@ -400,6 +409,7 @@ def _build_kernel(
             notes = (part / "notes" / name).with_suffix(".gcno")
             notes.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2((make.out / name).with_suffix(".gcno"), notes)
+            shutil.copy2(BUILD / "linux" / name, notes.with_suffix(".c"))
 
 
 def compiled_alone(more: Sequence[str], added: Mapping[str, Path]) -> str:
@@ -424,6 +434,15 @@ def compiled_alone(more: Sequence[str], added: Mapping[str, Path]) -> str:
         )
         (make.out / ".unfinished").unlink()
     return said
+
+
+def _put_libgcov(out: Path) -> None:
+    """gcc's library for counters, without the name that it has in common with the kernel (fs/seq_file.c)."""
+    library = process.run(["gcc", "-print-file-name=libgcov.a"], what="gcc", limit_s=30).strip()
+    renamed = ("--redefine-sym", "mangle_path=gcov_mangle_path")
+    process.run(["objcopy", *renamed, library, out / "libgcov.a"], what="objcopy", limit_s=60)
+    # make does not see that a link would be another one.
+    (out / "vmlinux").unlink(missing_ok=True)
 
 
 def _kernel_environment() -> dict[str, str]:
