@@ -22,6 +22,7 @@ from shingle import (
     build_trace,
     claims,
     claims_page,
+    coverage,
     crash,
     crash_workload,
     damage,
@@ -564,7 +565,7 @@ def crash_command(
         raise click.UsageError("--replay needs the --workload that the state is of.")
     with Terminal(err) as progress:
         kernels = {each.kernel for each in workloads} | {"main"}
-        built = {variant: build.everything(variant, progress=progress) for variant in sorted(kernels)}
+        built = {each: build.everything(build.chosen(each), progress=progress) for each in sorted(kernels)}
         if damaged:
             with progress.task("damaging logs") as tell:
                 _damage(workloads, states, seed, replay, keep, record_file, built, tell)
@@ -639,13 +640,21 @@ def _damage(
     "--mix", type=click.IntRange(10), default=1000, show_default=True, help="Of a life; a thread's operations."
 )
 @click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
+@click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
 )
 def torture_command(
-    operations: int, seed: int, mix: int, on_smp: bool, on_stock: bool, lives: int, record_file: Path | None
+    operations: int,
+    seed: int,
+    mix: int,
+    on_smp: bool,
+    kcsan: bool,
+    on_stock: bool,
+    lives: int,
+    record_file: Path | None,
 ) -> None:
     """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/journal-lazy.md)."""
     done: list[torture.Life] = []
@@ -653,7 +662,8 @@ def torture_command(
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            built = build.everything(build.SMP if on_smp else "sanitize", progress=progress)
+            on_pc = build.KCSAN if kcsan else build.SMP
+            built = build.everything(on_pc if on_smp else build.chosen("sanitize"), progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
         began = time.monotonic()
@@ -674,6 +684,24 @@ def torture_command(
         f"nothing differed, no complaint; seed {seed}",
         soft_wrap=True,
     )
+
+
+@cli.command("coverage", epilog=examples("coverage", "coverage kunit crash", "coverage --missing lazy_scrub.c"))
+@click.argument("suites", nargs=-1)
+@click.option("--page", is_flag=True, help="Only renew docs/coverage.md from the records.")
+@click.option("--missing", help="Only show the lines that nothing ran, of functions or files with this in their name.")
+def coverage_command(suites: tuple[str, ...], page: bool, missing: str | None) -> None:
+    """Count which lines of journal_lazy the suites run: kunit, tests, torture, crash (docs/coverage.md)."""
+    coverage.check(suites)
+    with Terminal(err) as progress:
+        if missing is not None:
+            for line in coverage.missing(missing, build.everything(build.COVERAGE, progress=progress).kernel):
+                out.print(line, markup=False, soft_wrap=True)
+            return
+        if not page:
+            coverage.run(suites or tuple(coverage.SUITES), progress)
+    coverage.write_page()
+    out.print(f"{coverage.PAGE}", markup=False, soft_wrap=True)
 
 
 @cli.command("build", epilog=examples("build", "build sanitize", "build mutant:NAME"))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import build, fsx, stock_kernel
+from shingle import build, fsx, races, stock_kernel
 from shingle.console import diagnose
 from shingle.failure import Failure
 from shingle.paths import run_directory
@@ -124,7 +124,7 @@ def series(
                     script, [disk], folder=folder, limit_s=_LIFE_LIMIT_S,
                     kill_after=None if last else ("synced", choose.uniform(*_KILL_S)),
                 )  # fmt: skip
-                trouble = diagnose(booted.console)
+                trouble = diagnose(races.without_others(booted.console))
                 if trouble is not None:
                     said = booted.console[booted.console.index(trouble.line) :].splitlines()[:60]
                     raise Failure(f"the kernel {trouble.trouble.value}: {trouble.line}", detail=said)
