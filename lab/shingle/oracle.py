@@ -34,6 +34,8 @@ _PIECE = 1024
 _FILE_BYTES = 4 * _MIB
 _CHECKPOINT = 0x4004662B
 _ADD_KEY, _SET_POLICY = 0xC0506617, 0x800C6613
+# For extent trees that grow when the disk is full.
+_HELD_BACK = 64
 # Of so many wrong pieces one line each.
 _SHOWN = 5
 
@@ -90,8 +92,10 @@ class Pattern:
 
 
 def fail(sentences: list[str], seed: int) -> None:
+    """The last line is what the host shows first."""
     if sentences:
-        sys.exit("\n".join([*sentences[: 4 * _SHOWN], f"{len(sentences)} differences; SEED={seed}"]))
+        shown = sentences[: 4 * _SHOWN]
+        sys.exit("\n".join([*shown, f"{len(sentences)} differences, the last: {sentences[-1]}; SEED={seed}"]))
 
 
 def sync_file(path: str) -> None:
@@ -120,31 +124,53 @@ def _told(directory: str) -> str:
     return f"{os.environ.get('ORACLE_NOTES', '/run')}/fill{directory.replace('/', '-')}"
 
 
+def _hold_back(directory: str, clusters: int) -> None:
+    """What ext4 keeps for itself is free space that a stale block may be written to."""
+    device = os.stat(directory).st_dev
+    name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+    for kind in ("ext4", "ext4lazy"):
+        path = f"/sys/fs/{kind}/{name}/reserved_clusters"
+        if os.path.exists(path):
+            with open(path, "w") as file:
+                file.write(str(clusters))
+
+
 def fill(directory: str, seed_text: str, most_mib: str | None = None) -> None:
     """Freed blocks are free once their transaction is committed, hence the sync."""
     os.sync()
     os.makedirs(directory, exist_ok=True)
-    pattern, sizes = Pattern(int(seed_text)), []
+    pattern, sizes = Pattern(int(seed_text)), list[int]()
     left = int(most_mib) * _MIB if most_mib else 1 << 62
-    while left > 0:
-        number, wanted = len(sizes), min(_FILE_BYTES, left)
-        try:
-            fd = os.open(f"{directory}/{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            break
-        end = pattern.write(fd, number, wanted)
-        os.fsync(fd)
-        os.close(fd)
-        sizes.append(end)
-        left -= end
-        if end < wanted:
-            break
+    _hold_back(directory, _HELD_BACK)
+    for most in (_FILE_BYTES, _FILE_BYTES // 64):
+        full = False
+        while left > 0 and not full:
+            number, wanted = len(sizes), min(most, left)
+            end = _filled(pattern, f"{directory}/{number}", number, wanted)
+            full = end is None or end < wanted
+            sizes += [] if end is None else [end]
+            left -= end or 0
+        # What a transaction that is not committed has freed.
+        os.sync()
     sync_file(directory)
     with open(_told(directory), "w") as file:
         json.dump(sizes, file)
-    print(f"filled {sum(sizes)} bytes in {len(sizes)} files")
+    room = os.statvfs(directory)
+    print(f"filled {sum(sizes)} bytes in {len(sizes)} files; {room.f_bfree} blocks are free")
+
+
+def _filled(pattern: Pattern, path: str, number: int, size: int) -> int | None:
+    """The size that a file came to; None: there is no room for the file."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return None
+    end = pattern.write(fd, number, size)
+    os.fsync(fd)
+    os.close(fd)
+    return end
 
 
 def compare(directory: str, seed_text: str) -> None:
