@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH - starts faster
+# ruff: noqa: PTH102, PTH103, PTH110, PTH116, PTH119, PTH123, PTH208
 """Runs in the machine: an oracle for data and for names. What is read back is held against a model that needs no disk.
 
 oracle.py reserve FILE MIB            a file of blocks that nobody uses, which leaves so much free space
@@ -70,7 +70,8 @@ class Pattern:
 
     def wrong(self, path: str, file: int, size: int) -> list[str]:
         """What differs in a file: a line for each of the first pieces, and their number."""
-        found, count = [], 0
+        found: list[str] = []
+        count = 0
         fd = os.open(path, os.O_RDONLY)
         try:
             there = os.fstat(fd).st_size

@@ -2,12 +2,12 @@
 """Torture of journal_lazy: volumes that live many times, with a power cut at the end of each life (docs/torture.md).
 
 A *life* is a boot of the kernel with every checker: it mounts what the last cut left, compares what the last life had
-synced with its models, byte for byte, and works: threads whose files are held against a model, fsx on files of its own,
-long names and directories that come and go and whose blocks become synced data at once, while blocks are sent home and
-logged again and the caches are dropped. Then everything is synced, and while the next stress runs the power is cut: what
-the disk holds then is where the next life begins. The machine goes on: after an unmount and a mount it fills the free
-space with files of a pattern, sends the log home, and compares everything. Stock e2fsck replays and checks a copy of what
-each cut left.
+synced with its models, byte for byte, and works: threads whose files are held against a model, fsx on files of its
+own, long names and directories that come and go and whose blocks become synced data at once, while blocks are sent
+home and logged again and the caches are dropped. Then everything is synced, and while the next stress runs the power
+is cut: what the disk holds then is where the next life begins. The machine goes on: after an unmount and a mount it
+fills the free space with files of a pattern, sends the log home, and compares everything. Stock e2fsck replays and
+checks a copy of what each cut left.
 
 Each volume has a log of another size and another feature. Everything follows from the seed and the volume's number: what
 failed comes back with the command that the failure names.
@@ -55,7 +55,7 @@ _HEARD = 30
 # fsx does so many operations while the threads of the mix do one.
 FSX_SHARE = 40
 # One turn of names, some 5,000 operations, for so many of the mix.
-MIX_A_TURN = 100
+MIX_A_TURN = 200
 _LEAKS = "/sys/kernel/debug/kmemleak"
 _LEAK_HEAD = re.compile(r"^unreferenced object", re.MULTILINE)
 
@@ -330,7 +330,8 @@ class Volume:
         self._folder = folder
         self._leaks = leaks
         self._disk = folder / "0.drive"
-        self._device, self._journal = ("/dev/loop0", "/dev/loop1") if shape.made.external else (job.DEVICE, None)
+        self._device = "/dev/loop0" if shape.made.external else job.DEVICE
+        self._journal = "/dev/loop1" if shape.made.external else None
         self._statistics = f"/sys/fs/ext4/{self._device.rpartition('/')[2]}/journal_lazy"
         drive.create(built.crates, drive.find(_DRIVE), self._disk, seed=seed, capacity_bytes=shape.disk_bytes)
 
@@ -403,7 +404,7 @@ class Volume:
             job.sync(),
             # What is synced is there after the cut, whatever was under way.
             job.background([self._stress(f"c{number}", seed + 7, 1_000_000, 1_000_000)]),
-            job.sleep(choose.uniform(0.2, 20)),
+            job.sleep(choose.uniform(0.2, 6)),
             job.save(),
             job.stop_background(),
             # A group of processes of its own.
@@ -477,9 +478,8 @@ class Volume:
         compared = _number(r"^compared (\d+) bytes", (out / "compare.txt").read_text())
         for path in out.iterdir():
             path.unlink()
-        return Life(
-            number, seed, self.shape, operations_of(self._mix, names), time.monotonic() - began, policy, counts, compared
-        )  # fmt: skip
+        operations = operations_of(self._mix, names)
+        return Life(number, seed, self.shape, operations, time.monotonic() - began, policy, counts, compared)
 
     def _checked(self, disk: Path, number: int) -> None:
         image, journal = self._folder / "image", None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What was freed before an unmount stays free behind the next mount: no synced byte of a file is overwritten.
 
-The log is of 64 MiB, so that it has snapshots. A block is logged before one, logged again behind it, and freed before the
-next: a mount that reads the snapshots must not take the first copy for the newest. The volume is then filled with files
-of a pattern, each synced, and all that is in the log is sent home.
+The log is of 64 MiB, so that it has snapshots. A block is logged before one, logged again behind it, and freed before
+the next: a mount that reads the snapshots must not take the first copy for the newest. The volume is then filled with
+files of a pattern, each synced, and all that is in the log is sent home.
 """
 
 import re
