@@ -593,6 +593,9 @@ def crash_command(
             out.print(f"  {problem}", markup=False, soft_wrap=True)
     if total.failures:
         raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
+    missing = None if replay is not None else crash.lacking(explored, workloads)
+    if missing is not None:
+        raise Failure(missing)
 
 
 def _damage(

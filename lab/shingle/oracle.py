@@ -10,6 +10,7 @@ oracle.py churn DIR SEED TURNS        long names, directories, attributes and sy
 oracle.py check DIR SEED TURNS        compares what churn left with what it must have left
 oracle.py drain MOUNTPOINT            sends everything in the log home (EXT4_IOC_CHECKPOINT)
 oracle.py unlock MOUNTPOINT [DIR]     adds the key of encrypted directories; makes DIR one of them
+oracle.py states FILE ANSWERS OPTIONS each state of a crash explorer's disk is mounted, filled, drained and compared
 
 The pattern of a block depends on the seed, the file and the offset, so a block of another file, of another place or of
 another time is told from the right one. A difference ends the program with a sentence that names seed, file and place.
@@ -17,12 +18,14 @@ another time is told from the right one. A difference ends the program with a se
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
 import json
 import os
 import random
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -401,8 +404,70 @@ def unlock(mount_point: str, secret: str | None = None) -> None:
         os.close(fd)
 
 
+# --- States of the crash explorer ---------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def _put(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _tree(root: str) -> dict[str, str]:
+    """What is there, but for what fill wrote; contents are hashed."""
+    found = {}
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = sorted(name for name in folders if f"{folder}/{name}" != f"{root}/filled")
+        for path in (f"{folder}/{name}" for name in (*folders, *names)):
+            there = os.lstat(path)
+            what = f"{there.st_mode:o} {there.st_uid} {there.st_gid}"
+            if stat.S_ISREG(there.st_mode):
+                with open(path, "rb") as file:
+                    what += f" {there.st_size} {there.st_nlink} {hashlib.sha1(file.read()).hexdigest()}"
+            found[path] = what
+    return found
+
+
+def _state(number: int, options: str) -> str:
+    """What is wrong with a state; nothing if it cannot be mounted, which is the explorer's own business."""
+    _put("/sys/block/shd0/shingle/state", str(number))
+    if _libc.mount(b"/dev/shd0", b"/mnt", b"ext4", 0, options.encode()) < 0:
+        return "not mounted"
+    try:
+        before = _tree("/mnt")
+        fill("/mnt/filled", str(number))
+        drain("/mnt")
+        _put("/proc/sys/vm/drop_caches", "3")
+        compare("/mnt/filled", str(number))
+        after = _tree("/mnt")
+        if after != before:
+            other = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+            return f"{other[0]} was {before.get(other[0], 'gone')} and is {after.get(other[0], 'gone')}"
+    except (OSError, SystemExit) as error:
+        return str(error).splitlines()[-1]
+    finally:
+        _checked(_libc.umount2(b"/mnt", 0), "umount")
+    return ""
+
+
+def states(checks: str, answers: str, options: str) -> None:
+    with open(checks) as file, open(answers, "w") as out:
+        for line in file:
+            wanted = json.loads(line)
+            # In one write, or it is two messages.
+            _put("/dev/kmsg", f"<4>crash: {wanted['name']}")
+            print(json.dumps({"name": wanted["name"], "wrong": _state(wanted["state"], options)}), file=out, flush=True)
+
+
 VERBS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (reserve, fill, compare, churn, check, drain, unlock)
+    each.__name__: each for each in (reserve, fill, compare, churn, check, drain, unlock, states)
 }
 
 

@@ -9,8 +9,8 @@ is cut: what the disk holds then is where the next life begins. The machine goes
 fills the free space with files of a pattern, sends the log home, and compares everything. Stock e2fsck replays and
 checks a copy of what each cut left.
 
-Each volume has a log of another size and another feature. Everything follows from the seed and the volume's number: what
-failed comes back with the command that the failure names.
+Each volume has a log of another size and another feature. Everything follows from the seed and the volume's number:
+what failed comes back with the command that the failure names.
 """
 
 from __future__ import annotations
