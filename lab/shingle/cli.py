@@ -594,6 +594,9 @@ def crash_command(
             out.print(f"  {problem}", markup=False, soft_wrap=True)
     if total.failures:
         raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
+    missing = None if replay is not None else crash.lacking(explored, workloads)
+    if missing is not None:
+        raise Failure(missing)
 
 
 def _damage(
@@ -643,6 +646,9 @@ def _damage(
 @click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
+@click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
+@click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
+@click.option("--kernel", "variant", default="sanitize", show_default=True, help="As for ./shingle build.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
 )
@@ -654,31 +660,44 @@ def torture_command(
     kcsan: bool,
     on_stock: bool,
     lives: int,
+    only: int | None,
+    without: str,
+    variant: str,
     record_file: Path | None,
 ) -> None:
-    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/journal-lazy.md)."""
+    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/torture.md)."""
     done: list[torture.Life] = []
+    left_out = _split(without)
     with Terminal(err) as progress:
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
             on_pc = build.KCSAN if kcsan else build.SMP
-            built = build.everything(on_pc if on_smp else build.chosen("sanitize"), progress=progress)
+            built = build.everything(on_pc if on_smp else build.chosen(variant), progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
         began = time.monotonic()
         with progress.task("torture") as tell:
             if emulated:
-                series = smp.series(system, lives, seed, mix=mix, tell=tell)
+                series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
             else:
-                series = torture.series(built, operations, seed, mix=mix, tell=tell)
+                leaks = variant == "sanitize"
+                series = torture.series(
+                    built, operations, seed, mix=mix, only=only, without=left_out, leaks=leaks, tell=tell
+                )
             for life in series:
                 done.append(life)
                 out.print(torture.described(life), soft_wrap=True)
+                if not emulated:
+                    out.print(f"  {torture.replayed(seed, mix, life)}", soft_wrap=True)
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
                     torture.write_record(record_file, life, kernel, seed, processors=processors)
     seconds, total = time.monotonic() - began, sum(life.operations for life in done)
+    table.put(out, torture.table(done))
+    missing = torture.lacking(done)
+    if missing:
+        raise Failure(missing[0], detail=missing[1:])
     out.print(
         f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
         f"nothing differed, no complaint; seed {seed}",
