@@ -646,6 +646,7 @@ def _damage(
 @click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
 @click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
+@click.option("--write", is_flag=True, help="Put the sums of results/torture.jsonl into docs/torture.md; run nothing.")
 @click.option("--kernel", "variant", default="sanitize", show_default=True, help="As for ./shingle build.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
@@ -659,10 +660,14 @@ def torture_command(
     lives: int,
     only: int | None,
     without: str,
+    write: bool,
     variant: str,
     record_file: Path | None,
 ) -> None:
     """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/torture.md)."""
+    if write:
+        torture.write_page()
+        return
     done: list[torture.Life] = []
     left_out = _split(without)
     with Terminal(err) as progress:

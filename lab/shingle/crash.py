@@ -558,13 +558,13 @@ class Round:
             found = _lines_of(self.folder / answers / "answers.jsonl")
             said = by_state((self.folder / answers / "console.log").read_text(errors="replace"), [e.name for e in left])
             for state, answer in zip(left, found, strict=False):
+                if answer["wrong"].startswith(_NOT_MOUNTED) and self.workload.may_refuse is not None:
+                    # Which the other looks have judged.
+                    continue
                 trouble = diagnose(said.get(state.name, ""))
                 problems = [f"filled and drained: {answer['wrong']}"] if answer["wrong"] else []
                 if trouble is not None:
                     problems.append(f"filled and drained, the kernel says: {_TIME.sub('', trouble.line)}")
-                if answer["wrong"] == _NOT_MOUNTED:
-                    # Which the other looks have judged.
-                    continue
                 self.tally.compared += 1
                 if problems:
                     self._wrong(state.name, tuple(problems))
@@ -771,7 +771,8 @@ def table(explored: Explored) -> Table:
             *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
             *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
             f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
-            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
+            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}",
+            f"{len(tally.failures):,}",
         )  # fmt: skip
     return shown
 
