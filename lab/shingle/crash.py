@@ -41,8 +41,6 @@ _SHARES = (0.5, 0.3, 0.2)
 _STATES_A_RECOVERY = 60
 _RECOVERIES_MIN, _RECOVERIES_MAX = 3, 16
 _PER_BOOT = 400
-# Of so many states one is filled and drained.
-_ORACLE_ONE_IN = 10
 # Enough for every boundary and every write of a record.
 _PER_ROUND = 10_000
 # How many failures are printed.
@@ -539,7 +537,7 @@ class Round:
                 self._count(state, judged)
             break
         wrong = {found.name for found in self.tally.failures[wrong_before:]}
-        self._fill_and_drain([state for state in states[::_ORACLE_ONE_IN] if state.name not in wrong])
+        self._fill_and_drain([state for state in states[:: self.workload.filled_one_in] if state.name not in wrong])
 
     def _fill_and_drain(self, states: Sequence[State]) -> None:
         """What a lazy mount would write over the files of others is found by filling all that is free."""
@@ -749,7 +747,7 @@ def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
         return f"None of {total.states} states had a snapshot in its log."
     if len(able) * 2 > len(workloads) and total.snapshots * 2 < total.states:
         return f"Only {total.snapshots} of {total.states} states had a snapshot in the log: half of them should."
-    if total.states >= _ORACLE_ONE_IN and not total.compared:
+    if total.states and not total.compared:
         return f"None of {total.states} states was filled, drained and compared."
     return None
 
