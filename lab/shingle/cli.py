@@ -677,7 +677,7 @@ def torture_command(
             built = build.everything(build.SMP if on_smp else variant, progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
-        began = time.monotonic()
+        began, cpu_before_s = time.monotonic(), process.children_cpu_s()
         with progress.task("torture") as tell:
             if emulated:
                 series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
@@ -700,7 +700,8 @@ def torture_command(
     if missing:
         raise Failure(missing[0], detail=missing[1:])
     out.print(
-        f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
+        f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second, "
+        f"{total / (process.children_cpu_s() - cpu_before_s):,.0f} a second of processor time; "
         f"nothing differed, no complaint; seed {seed}",
         soft_wrap=True,
     )

@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import tempfile
 import threading
 import time
@@ -687,7 +686,7 @@ def explore(
     share = -(-states // len(workloads))
     tallies = {workload.name: Tally() for workload in workloads}
     lock = threading.Lock()
-    began, cpu_before_s = time.monotonic(), _cpu_s()
+    began, cpu_before_s = time.monotonic(), process.children_cpu_s()
 
     def one(workload: Workload, own_seed: int, count: int) -> None:
         start = time.monotonic()
@@ -708,13 +707,7 @@ def explore(
         # A workload that brings nothing new with another seed has no more.
         if not any(0 < share - tallies[each.name].states < count for each, count in lacking):
             break
-    return Explored(tallies, time.monotonic() - began, _cpu_s() - cpu_before_s)
-
-
-def _cpu_s() -> float:
-    """Processor time of all children so far."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return Explored(tallies, time.monotonic() - began, process.children_cpu_s() - cpu_before_s)
 
 
 def replay(
@@ -729,14 +722,14 @@ def replay(
     """Checks the state of that name again; `keep` gets it as a raw image."""
     if not _NAME.fullmatch(name):
         raise Failure(f"{name!r} is no state; expected cuts and recoveries as in 412s77/L/33k.", status=2)
-    began, cpu_before_s = time.monotonic(), _cpu_s()
+    began, cpu_before_s = time.monotonic(), process.children_cpu_s()
     with round_folder() as folder:
         part = Round(workload, seed, machines, folder, flush_ignored=flush_ignored)
         tally = part.replay(name)
         if keep is not None:
             part.image(name, keep)
     tally.host_s = time.monotonic() - began
-    return Explored({workload.name: tally}, tally.host_s, _cpu_s() - cpu_before_s)
+    return Explored({workload.name: tally}, tally.host_s, process.children_cpu_s() - cpu_before_s)
 
 
 def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:

@@ -238,7 +238,9 @@ _ALL = (
         "periods", "wide directories freed, and several snapshots in a log of 1 KiB blocks", "mixed", _periods,
         block_bytes=1024, journal_mib=5, disk_mib=48,
     ),
-    Workload("freed", "wide directories that one snapshot knows are freed before the next", "mixed", _freed, filled_one_in=1),
+    Workload(
+        "freed", "wide directories that one snapshot knows are freed before the next", "mixed", _freed, filled_one_in=1
+    ),
     Workload(
         "wrapped", "a log of 1 KiB blocks with snapshots, filled several times over", "reuse", _periods,
         block_bytes=1024, journal_mib=5, disk_mib=32,
