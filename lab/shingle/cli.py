@@ -662,8 +662,10 @@ def torture_command(
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            on_pc = build.KCSAN if kcsan else build.SMP
-            built = build.everything(on_pc if on_smp else build.chosen("sanitize"), progress=progress)
+            variant = build.chosen("sanitize")
+            if on_smp:
+                variant = build.KCSAN if kcsan else build.SMP
+            built = build.everything(variant, progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
         began = time.monotonic()
@@ -671,7 +673,8 @@ def torture_command(
             if emulated:
                 series = smp.series(system, lives, seed, mix=mix, tell=tell)
             else:
-                series = torture.series(built, operations, seed, mix=mix, tell=tell)
+                # The kernel that counts lines has no kmemleak.
+                series = torture.series(built, operations, seed, mix=mix, leaks=variant == "sanitize", tell=tell)
             for life in series:
                 done.append(life)
                 out.print(torture.described(life), soft_wrap=True)
