@@ -677,8 +677,10 @@ def torture_command(
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            on_pc = build.KCSAN if kcsan else build.SMP
-            built = build.everything(on_pc if on_smp else build.chosen(variant), progress=progress)
+            variant = build.chosen(variant)
+            if on_smp:
+                variant = build.KCSAN if kcsan else build.SMP
+            built = build.everything(variant, progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
         began, cpu_before_s = time.monotonic(), process.children_cpu_s()
@@ -686,6 +688,7 @@ def torture_command(
             if emulated:
                 series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
             else:
+                # The kernel that counts lines has no kmemleak.
                 leaks = variant == "sanitize"
                 series = torture.series(
                     built, operations, seed, mix=mix, only=only, without=left_out, leaks=leaks, tell=tell
