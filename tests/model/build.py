@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Compiles the kernel's own files, unchanged but for three constants, with the model around them, for user space.
+
+Standard library only, so that a failure can be replayed with any Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "model"
+JBD2 = "kernel/fs/jbd2"
+INCLUDE = "kernel/include"
+MUTANTS = HERE / "mutants"
+
+# What is compiled as it is, if it is there.
+WHOLE = ("jmap.c", "lazy_snapshot.c", "lazy_scan.c", "lazy_mount.c")
+# Of files that need the page cache or a thread, the functions that these call, or that call them.
+PARTS = {
+    "lazy.c": (
+        "lazy_next_log_blk", "lazy_phys", "__jbd2_lazy_note_tag", "__jbd2_lazy_keep_revoke", "__jbd2_lazy_revoking",
+        "lazy_running_revokes", "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "lazy_checkpoint",
+    ),
+    "lazy_scrub.c": ("scrub_used", "scrub_distance", "lazy_damaged"),
+}  # fmt: skip
+# Small logs have no snapshots; here they do.
+VARIABLE = {
+    "PERIOD_LEAST": "model_period_least",
+    "PERIOD_MOST": "model_period_most",
+    "LOG_LEAST": "model_log_least",
+}
+PROGRAM = ("disk.c", "stock.c", "history.c")
+HEADERS = ("kernel.h", "model.h")
+FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-fno-strict-aliasing", "-fwrapv", "-g")
+CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
+FAST = ("-O2",)
+COVERED = ("-O0", "--coverage")
+
+
+def function(text: str, name: str) -> str | None:
+    """A function of a kernel file with its type, from the line before the first brace in column 0 to the last."""
+    found = re.search(rf"^(?:[a-z][^\n;]*\n?[^\n;]*\b|){name}\([^;{{]*\)\n\{{\n.*?^\}}\n", text, flags=re.M | re.S)
+    return found and found.group(0)
+
+
+def parts(sources: Path) -> str:
+    taken = ['#include <linux/jbd2.h>\n#include "lazy.h"\n#include "part.h"\n']
+    for file, names in PARTS.items():
+        text = (sources / JBD2 / file).read_text() if (sources / JBD2 / file).exists() else ""
+        taken += [body for name in names if (body := function(text, name))]
+    return "\n".join(taken)
+
+
+def included(text: str) -> set[str]:
+    return set(re.findall(r"^#include <([^>]+)>", text, flags=re.M))
+
+
+def prepare(sources: Path, into: Path) -> list[Path]:
+    """The C files to compile. Every header of the kernel but ours becomes kernel.h."""
+    shutil.copytree(sources / INCLUDE / "linux", into / "include/linux")
+    wanted: set[str] = {"linux/jbd2.h"}
+    compiled: list[Path] = []
+    for name in (*WHOLE, *sorted(path.name for path in (sources / JBD2).glob("*.h"))):
+        source = sources / JBD2 / name
+        if not source.exists():
+            continue
+        text = source.read_text()
+        wanted |= included(text)
+        for constant, variable in VARIABLE.items():
+            text = re.sub(rf"^(#define {constant})\s.*$", rf"\1 {variable}", text, flags=re.M)
+        if name.endswith(".c"):
+            text = '#include "part.h"\n#line 1\n' + text
+            compiled.append(into / name)
+        (into / name).write_text(text)
+    (into / "lazy_part.c").write_text(parts(sources))
+    for name in sorted(wanted):
+        stub = into / "include" / name
+        if not stub.exists():
+            stub.parent.mkdir(parents=True, exist_ok=True)
+            stub.write_text('#include "kernel.h"\n')
+    for name in (*PROGRAM, *HEADERS, "part.h"):
+        shutil.copyfile(HERE / name, into / name)
+    return [*compiled, into / "lazy_part.c", *(into / name for name in PROGRAM)]
+
+
+def key(flags: Sequence[str], mutant: str, sources: Path) -> str:
+    digest = hashlib.sha256(repr((flags, mutant)).encode())
+    files = [path for path in sources.joinpath("kernel").rglob("*.[ch]") if "ext4" not in path.parts]
+    files += [path for path in HERE.iterdir() if path.suffix in (".c", ".h", ".py")]
+    if mutant:
+        files.append(MUTANTS / f"{mutant}.patch")
+    for path in sorted(files):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROOT) -> Path:
+    """The program, built if need be; `mutant` names a patch that takes a guard out."""
+    folder = BUILD / key(flags, mutant, sources)
+    program = folder / "histories"
+    if program.exists():
+        return program
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILD) as name:
+        work = Path(name)
+        tree = sources
+        if mutant:
+            tree = work / "sources"
+            for part in (JBD2, INCLUDE):
+                shutil.copytree(sources / part, tree / part)
+            patch = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
+            subprocess.run([*patch, "-i", str(MUTANTS / f"{mutant}.patch")], check=True)
+        made = work / "made"
+        made.mkdir()
+        files = prepare(tree, made)
+        command = ["gcc", *FLAGS, *flags, "-I", str(made), "-I", str(made / "include")]
+        if os.uname().machine == "x86_64":
+            command.append("-msse4.2")
+        command += ["-o", str(made / "histories"), *map(str, files)]
+        subprocess.run(command, check=True, cwd=made)
+        if not folder.exists():
+            made.rename(folder)
+    return program
+
+
+if __name__ == "__main__":
+    print(binary())
