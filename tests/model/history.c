@@ -655,6 +655,7 @@ static void free_block(u32 i, bool keep)
 {
 	struct open_transaction *t;
 	struct home *home = &homes[i];
+	bool joined = home->in_running || home->in_committing;
 	u32 j;
 
 	if (home->kind != META)
@@ -671,7 +672,7 @@ static void free_block(u32 i, bool keep)
 		home->in_running = false;
 	}
 	/* Written already: it may go; else it stays until the commit. */
-	if (home->checkpoint && !home->dirty && !home->in_committing)
+	if (home->checkpoint && !home->dirty && !joined)
 		checkpoint_remove(i);
 	home->dirty = false;
 	stock_revoke(i);
