@@ -66,7 +66,7 @@ def test_a_bad_block_of_the_log_costs_what_it_describes(bench: Bench) -> None:
     ran = crashed(bench, formatted, *some_snapshots())
     log = Log(bench, formatted, ran.saved_drive)
     blocks = blocks_of(log)
-    newest = log.chain()[-1].log_blk
+    newest = log.snapshot().log_blk
     descriptor = next(block for block in blocks if block.kind == DESCRIPTOR and block.copies > 100)
     commit = next(block for block in blocks if block.kind == COMMIT)
     revoke = next(

@@ -18,7 +18,7 @@ import pytest
 
 import harness
 from harness import Bench
-from kernel import stress, test_cleaner, test_kept_log, test_snapshots
+from kernel import stress, test_cleaner, test_kept_log, test_snapshots, test_snapshots_keep_data
 from kernel.test_journal_lazy import mix
 from kernel.test_snapshots import Log
 from shingle import build, crash, crash_workload, faults, fs, job
@@ -222,7 +222,7 @@ def demoted_and_crashed(bench: Bench) -> None:
         job.load("makedirs", {"count": 300, "seed": SEED, "path": "before"}),
         job.sync(),
         job.write(f"{stress.STATISTICS}/demote", "16384"),
-        job.load("makedirs", {"count": 1200, "seed": SEED, "path": "behind"}),
+        job.load("makedirs", {"count": 2400, "seed": SEED, "path": "behind"}),
         # A commit, and no more: a sync of everything would bring them home.
         job.run(["/bin/sync", "/mnt"]),
         stress.statistic("demoted"),
@@ -237,6 +237,10 @@ def demoted_and_crashed(bench: Bench) -> None:
     again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=ran.saved_drive)
     stress.assert_no_complaint(again)
     assert again.text("again.txt") == ran.text("ran.txt"), "the tree changed"
+
+
+def freed_and_unmounted(bench: Bench) -> None:
+    test_snapshots_keep_data.test_freed_blocks_stay_free_behind_a_mount_that_reads_snapshots(bench, cut=False)
 
 
 # Log blocks that a test makes unreadable: old enough that a snapshot covers them.
@@ -374,6 +378,7 @@ GUARDS = (
     ),
     Guard("H14", "snapshot-unchecked", test_snapshots.test_each_block_of_a_snapshot_may_be_bad, "assert"),
     Guard("H14", "snapshot-forgets-demoted", demoted_and_crashed, OTHER_TREE),
+    Guard("H14", "snapshot-knows-the-freed", freed_and_unmounted, "pieces of 1024 bytes differ", quick=True),
     Guard("H16", "read-errors-ignored", unreadable, OTHER_TREE),
     Guard("H17", "blocks-are-pages", small_blocks, OTHER_TREE, quick=True),
     Guard("H17", "home-has-32-bits", high_homes, OTHER_TREE),

@@ -436,7 +436,6 @@ EXT4_LAZY_ATTR(log_blocks);
 EXT4_LAZY_ATTR(log_used);
 EXT4_LAZY_ATTR(memory_bytes);
 EXT4_LAZY_ATTR(inserted);
-EXT4_LAZY_ATTR(superseded);
 EXT4_LAZY_ATTR(dropped);
 EXT4_LAZY_ATTR(demoted);
 EXT4_LAZY_ATTR(emergency);
@@ -567,7 +566,6 @@ static const struct attribute *ext4_lazy_attrs[] = {
 	&ext4_lazy_attr_log_used.attr.attr,
 	&ext4_lazy_attr_memory_bytes.attr.attr,
 	&ext4_lazy_attr_inserted.attr.attr,
-	&ext4_lazy_attr_superseded.attr.attr,
 	&ext4_lazy_attr_dropped.attr.attr,
 	&ext4_lazy_attr_demoted.attr.attr,
 	&ext4_lazy_attr_emergency.attr.attr,

@@ -55,7 +55,7 @@ static unsigned long commit(struct jmap *map, tid_t tid, unsigned long log,
 	u64 home;
 
 	for (i = 0; i < n; i++)
-		jmap_note(map, ring(log + 1 + i), homes[i], false);
+		jmap_note(map, ring(log + 1 + i), homes[i], false, log + i);
 	jmap_apply_begin(map, tid, ring(log));
 	for (b = log; b < end; b++)
 		jmap_apply_slot(map, ring(b), &home, revoking, ctx);
@@ -69,7 +69,7 @@ static void noted_copy_is_found_only_after_commit(struct kunit *test)
 	unsigned long log;
 	u64 home = 4711;
 
-	jmap_note(map, 2, home, false);
+	KUNIT_EXPECT_TRUE(test, jmap_note(map, 2, home, false, 0));
 	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, home, &log, NULL));
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
 	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
@@ -88,7 +88,6 @@ static void newer_copy_takes_the_place_of_older(struct kunit *test)
 	log = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
 	commit(map, 2, log, homes, 1, no_revoke, NULL);
 	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
-	KUNIT_EXPECT_EQ(test, map->nr_superseded, 1);
 	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 10, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 6);
 	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 20, &log, NULL));
@@ -168,7 +167,7 @@ static void escape_and_large_block_number_survive(struct kunit *test)
 	unsigned int flags;
 	unsigned long log;
 
-	jmap_note(map, 5, home, true);
+	jmap_note(map, 5, home, true, 0);
 	jmap_apply_begin(map, 1, 4);
 	KUNIT_EXPECT_TRUE(test, jmap_apply_slot(map, 5, &got, no_revoke, NULL));
 	jmap_apply_end(map, 6);
@@ -214,6 +213,18 @@ static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
 					  jmap_drop(map, t * 100 + i, &blk));
 	}
 	KUNIT_EXPECT_FALSE(test, jmap_oldest(map, &tid, &blk));
+}
+
+/* What the map keeps up to date is what adding up its slots gives. */
+static u64 digest_by_hand(struct jmap *map)
+{
+	u32 pos = 0, left = map->nr_slots, slot;
+	struct jmap_slot copy;
+	u64 sum = 0;
+
+	while (jmap_next_copy(map, &pos, &left, &slot, &copy))
+		sum += jmap_digest_of(slot, &copy);
+	return sum;
 }
 
 /*
@@ -292,6 +303,10 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 					    seed, tid);
 		}
 		KUNIT_ASSERT_EQ(test, live, map->nr_live);
+		if (!(tid % 64))
+			KUNIT_ASSERT_EQ_MSG(test, map->digest,
+					    digest_by_hand(map),
+					    "seed %u tid %u", seed, tid);
 	}
 	KUNIT_EXPECT_GT(test, log, 100 * BLOCKS);
 }
@@ -393,70 +408,60 @@ static void block_being_revoked_is_not_filed_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
 }
 
-static void checksum_stays_with_the_copy(struct kunit *test)
+static void head_that_reaches_a_newest_copy_is_noticed(struct kunit *test)
 {
 	struct jmap *map = test->priv;
 	struct jmap_slot copy;
 	unsigned long log, at;
 	u64 home = 10;
 
-	jmap_note(map, 2, home, false);
-	jmap_set_csum(map, 2, home, 4711);
-	jmap_set_csum(map, 2, 11, 1);		/* of another block */
-	jmap_apply_begin(map, 1, FIRST);
-	for (log = FIRST; log < 4; log++)
-		jmap_apply_slot(map, log, &home, no_revoke, NULL);
-	jmap_apply_end(map, 4);
-	home = 10;
+	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	KUNIT_EXPECT_FALSE(test, jmap_note(map, 2, 20, false, 0));
 	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
 	KUNIT_EXPECT_EQ(test, at, 2);
-	KUNIT_EXPECT_TRUE(test, copy.flags & JMAP_CHECKED);
-	KUNIT_EXPECT_EQ(test, copy.csum, 4711);
-	/* What was known when it was logged is not learned again. */
-	jmap_set_csum(map, 2, home, 1);
-	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
-	KUNIT_EXPECT_EQ(test, copy.csum, 4711);
-	commit(map, 2, 4, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
-	KUNIT_EXPECT_FALSE(test, copy.flags & JMAP_CHECKED);
+	KUNIT_EXPECT_EQ(test, copy.csum, FIRST);
+	commit(map, 2, log, &home, 1, no_revoke, NULL);
+	KUNIT_EXPECT_TRUE(test, jmap_note(map, 2, 20, false, 0));
 }
 
-static void lost_block_is_not_at_home_until_it_is_written_or_freed(struct kunit *test)
+static void loaded_map_has_the_digest_of_the_one_that_was_saved(struct kunit *test)
 {
 	struct jmap *map = test->priv;
-	u64 homes[] = { 10, 20, 30 };
-	unsigned long log, at;
+	struct jmap_slot *copies;
+	u32 pos = 0, left = BLOCKS, *slots, n = 0, i;
+	u64 homes[] = { 10, 1ULL << 40, 30 }, digest;
+	unsigned long log = FIRST, at;
 
-	log = commit(map, 1, FIRST, homes, 3, no_revoke, NULL);
-	KUNIT_EXPECT_EQ(test, jmap_lose(map, 10, 3), 0);	/* not there */
-	KUNIT_EXPECT_EQ(test, jmap_lose(map, 10, 2), 1);
-	KUNIT_EXPECT_EQ(test, jmap_lose(map, 20, 3), 1);
-	jmap_set_revoking(map, 30, true);
-	KUNIT_EXPECT_EQ(test, jmap_lose(map, 30, 4), 0);	/* being freed */
-	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, 10, &at, NULL));
-	KUNIT_EXPECT_TRUE(test, jmap_is_lost(map, 10));
-	KUNIT_EXPECT_TRUE(test, jmap_holds_range(map, 5, 6));
-	KUNIT_EXPECT_EQ(test, map->nr_live, 1);
+	copies = kunit_kcalloc(test, 8, sizeof(*copies), GFP_KERNEL);
+	slots = kunit_kcalloc(test, 8, sizeof(*slots), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, copies);
+	KUNIT_ASSERT_NOT_NULL(test, slots);
+	log = commit(map, 1, log, homes, 3, no_revoke, NULL);
+	KUNIT_EXPECT_TRUE(test, jmap_note(map, log + 1, 40, true, 7));
 	commit(map, 2, log, homes, 1, no_revoke, NULL);
-	KUNIT_EXPECT_FALSE(test, jmap_is_lost(map, 10));
-	KUNIT_EXPECT_TRUE(test, jmap_is_lost(map, 20));
-	jmap_drop(map, 20, &at);
-	KUNIT_EXPECT_FALSE(test, jmap_is_lost(map, 20));
-}
-
-static void no_more_are_lost_than_can_be_remembered(struct kunit *test)
-{
-	struct jmap *map = test->priv;
-	u64 homes[16];
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(homes); i++)
-		homes[i] = 100 + i;
-	commit(map, 1, FIRST, homes, ARRAY_SIZE(homes), no_revoke, NULL);
-	for (i = 0; i < map->lost_most; i++)
-		KUNIT_EXPECT_EQ(test, jmap_lose(map, 100 + i, 2 + i), 1);
-	KUNIT_EXPECT_EQ(test, jmap_lose(map, 100 + i, 2 + i), -ENOSPC);
-	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 100 + i, NULL, NULL));
+	/* Superseded, revoked, and on its way home. */
+	KUNIT_EXPECT_TRUE(test, jmap_drop(map, 30, &at));
+	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 1ULL << 40, &at, NULL));
+	digest = map->digest;
+	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, 1ULL << 40, at));
+	KUNIT_EXPECT_EQ(test, map->digest, digest);
+	KUNIT_EXPECT_EQ(test, map->digest, digest_by_hand(map));
+	KUNIT_EXPECT_NE(test, jmap_digest(map), digest);
+	while (jmap_next_copy(map, &pos, &left, &slots[n], &copies[n]))
+		n++;
+	KUNIT_ASSERT_EQ(test, n, 2);
+	jmap_reset(map, 1, FIRST);
+	KUNIT_EXPECT_EQ(test, map->digest, 0);
+	for (i = 0; i < n; i++)
+		KUNIT_EXPECT_TRUE(test, jmap_load_copy(map, slots[i],
+						       &copies[i]));
+	KUNIT_EXPECT_EQ(test, map->digest, digest);
+	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
+	KUNIT_EXPECT_EQ(test, map->nr_demoted, 0);
+	/* Neither a slot nor a home block twice. */
+	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, slots[0], &copies[0]));
+	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, 500, &copies[0]));
+	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, slots[0], &copies[1]));
 }
 
 static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
@@ -515,9 +520,8 @@ static struct kunit_case jmap_test_cases[] = {
 	KUNIT_CASE(span_ahead_ends_with_a_transaction),
 	KUNIT_CASE(block_that_the_cleaner_filed_is_a_survivor_once),
 	KUNIT_CASE(block_being_revoked_is_not_filed_again),
-	KUNIT_CASE(checksum_stays_with_the_copy),
-	KUNIT_CASE(lost_block_is_not_at_home_until_it_is_written_or_freed),
-	KUNIT_CASE(no_more_are_lost_than_can_be_remembered),
+	KUNIT_CASE(head_that_reaches_a_newest_copy_is_noticed),
+	KUNIT_CASE(loaded_map_has_the_digest_of_the_one_that_was_saved),
 	KUNIT_CASE(tail_gets_past_a_block_at_the_next_mark),
 	{}
 };

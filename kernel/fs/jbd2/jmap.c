@@ -25,8 +25,8 @@
  * "All tags, then all revokes" is what recovery computes from the same
  * transaction, so the map always equals what a scan of the committed log gives.
  * But for one thing: a scan does not know what went home.  Such a slot stays in
- * its chain as JMAP_DEMOTED, found by nobody who looks for a copy, so that a
- * snapshot (lazy_snapshot.c) holds it and a revoke still takes it out.
+ * its chain as JMAP_DEMOTED.  No look-up for a copy finds it, a snapshot
+ * (lazy_snapshot.c) holds it, and a revoke takes it out.
  *
  * Invariants (they are numbered in ARCHITECTURE.md, too):
  *
@@ -40,14 +40,21 @@
  *          committing transaction has JMAP_REVOKING.  (The caller sets it; a
  *          slot linked later asks revoking() below.)
  *
- * Locking: map->lock is a leaf.  jmap_note() and jmap_apply_*() are called by
- * the commit thread only; a slot that is not linked belongs to that thread.
+ * Locking: jmap_note() and jmap_apply_*() are called by the commit thread only,
+ * and it alone puts slots into chains and takes them out.  Others turn a linked
+ * slot into a demoted one and change JMAP_REVOKING and JMAP_RELOGGED, under
+ * map->lock.  The only lock that is taken below map->lock is j_revoke_lock, by
+ * revoking() in jmap_apply_slot().
  */
 
 #include <linux/hash.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include "jmap.h"
+
+/* Slots that are looked at without letting go of a lock. */
+#define JMAP_ADVANCE	65536U
+#define JMAP_STRETCH	1024U
 
 u64 jmap_slot_home(const struct jmap_slot *slot)
 {
@@ -105,14 +112,11 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	 */
 	map->mark_span = clamp(nr / 64, 16U, 1024U);
 	map->nr_marks = nr / map->mark_span + 2;
-	/* More than a few are for e2fsck. */
-	map->lost_most = clamp(nr / 128, 8U, 1024U);
 
 	map->slots = kvcalloc(nr, sizeof(*map->slots), gfp);
 	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads), gfp);
 	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), gfp);
-	map->lost = kvcalloc(map->lost_most, sizeof(*map->lost), gfp);
-	if (!map->slots || !map->heads || !map->marks || !map->lost) {
+	if (!map->slots || !map->heads || !map->marks) {
 		jmap_destroy(map);
 		return -ENOMEM;
 	}
@@ -124,11 +128,9 @@ void jmap_destroy(struct jmap *map)
 	kvfree(map->slots);
 	kvfree(map->heads);
 	kvfree(map->marks);
-	kvfree(map->lost);
 	map->slots = NULL;
 	map->heads = NULL;
 	map->marks = NULL;
-	map->lost = NULL;
 }
 
 /* Memory that the map holds, in bytes. */
@@ -136,8 +138,7 @@ size_t jmap_bytes(const struct jmap *map)
 {
 	return map->nr_slots * sizeof(*map->slots) +
 	       (sizeof(*map->heads) << map->hash_bits) +
-	       map->nr_marks * sizeof(*map->marks) +
-	       map->lost_most * sizeof(*map->lost);
+	       map->nr_marks * sizeof(*map->marks);
 }
 
 /* The link that points to the slot of @home, or the chain's end. */
@@ -160,14 +161,46 @@ static u32 *jmap_find_live(struct jmap *map, u64 home)
 		&none : link;
 }
 
+/**
+ * jmap_digest_of() - a number for what one slot holds
+ * @slot: its number
+ * @copy: home block, checksum, and whether it is JMAP_ESCAPED
+ *
+ * The sum over all slots that are linked or demoted is the digest of the map.
+ */
+u64 jmap_digest_of(u32 slot, const struct jmap_slot *copy)
+{
+	u64 a = jmap_slot_home(copy) << 1 | !!(copy->flags & JMAP_ESCAPED);
+	u64 b = (u64)slot << 32 | copy->csum;
+
+	/* Two rounds of the finalizer of splitmix64. */
+	a = (a ^ b * GOLDEN_RATIO_64) * 0xbf58476d1ce4e5b9ULL;
+	a = (a ^ a >> 27) * 0x94d049bb133111ebULL;
+	return a ^ a >> 31;
+}
+
+/* A slot becomes the newest copy of its home block. */
+static void jmap_link(struct jmap *map, u32 nr)
+{
+	struct jmap_slot *slot = &map->slots[nr];
+	u32 *head = jmap_head(map, jmap_slot_home(slot));
+
+	slot->next = *head;
+	*head = nr + 1;
+	map->nr_live++;
+	map->digest += jmap_digest_of(nr, slot);
+}
+
 static void jmap_unlink(struct jmap *map, u32 *link)
 {
-	struct jmap_slot *slot = &map->slots[*link - 1];
+	u32 nr = *link - 1;
+	struct jmap_slot *slot = &map->slots[nr];
 
 	if (slot->flags & JMAP_LINKED)
 		map->nr_live--;
 	else
 		map->nr_demoted--;
+	map->digest -= jmap_digest_of(nr, slot);
 	*link = slot->next;
 	slot->next = 0;
 	slot->flags = 0;
@@ -176,13 +209,8 @@ static void jmap_unlink(struct jmap *map, u32 *link)
 /* The log block is written anew: what the tail has passed is no more. */
 static void jmap_recycle(struct jmap *map, struct jmap_slot *slot)
 {
-	if (slot->flags & JMAP_DEMOTED) {
+	if (slot->flags & JMAP_DEMOTED)
 		jmap_unlink(map, jmap_find(map, jmap_slot_home(slot)));
-	} else if (slot->flags & JMAP_DROPPED) {
-		map->nr_dropped--;
-		slot->next = 0;
-		slot->flags = 0;
-	}
 }
 
 /**
@@ -191,54 +219,28 @@ static void jmap_recycle(struct jmap *map, struct jmap_slot *slot)
  * @log_blk: the log block
  * @home: home block of the copy
  * @escaped: the copy's first word was JBD2_MAGIC_NUMBER and is stored as 0
+ * @csum: lazy_csum() of what the log block holds
+ *
+ * Return: false if the log block holds a newest copy, which the tail never
+ * passes (INV-K3): it is about to be lost, and the journal has to be aborted.
  */
-void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped)
+bool jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped,
+	       u32 csum)
 {
 	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
+	bool free;
 
 	write_lock(&map->lock);
-	/* The tail never passes a linked slot (INV-K3), so this one is free. */
-	if (!WARN_ON_ONCE(slot->flags & JMAP_LINKED)) {
+	free = !(slot->flags & JMAP_LINKED);
+	if (free) {
 		jmap_recycle(map, slot);
 		slot->home_lo = lower_32_bits(home);
 		slot->home_hi = upper_32_bits(home);
+		slot->csum = csum;
 		slot->flags = JMAP_NOTED | (escaped ? JMAP_ESCAPED : 0);
 	}
 	write_unlock(&map->lock);
-}
-
-/* What a log block must hold that was noted, or holds the newest copy. */
-void jmap_set_csum(struct jmap *map, unsigned long log_blk, u64 home, u32 csum)
-{
-	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
-
-	write_lock(&map->lock);
-	if (slot->flags & (JMAP_NOTED | JMAP_LINKED) &&
-	    !(slot->flags & JMAP_CHECKED) && jmap_slot_home(slot) == home) {
-		slot->csum = csum;
-		slot->flags |= JMAP_CHECKED;
-	}
-	write_unlock(&map->lock);
-}
-
-/* Whether a block is lost; map->lock held. */
-static u64 *jmap_find_lost(struct jmap *map, u64 home)
-{
-	u32 i;
-
-	for (i = 0; i < map->nr_lost; i++)
-		if (map->lost[i] == home)
-			return &map->lost[i];
-	return NULL;
-}
-
-/* A block has new contents, or is free; map->lock held for writing. */
-static void jmap_regain(struct jmap *map, u64 home)
-{
-	u64 *lost = jmap_find_lost(map, home);
-
-	if (lost)
-		*lost = map->lost[--map->nr_lost];
+	return free;
 }
 
 /**
@@ -310,19 +312,12 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 		inherited = old & JMAP_REVOKING;
 		if (old & JMAP_RELOGGED)
 			inherited |= JMAP_SURVIVOR;
-		if (old & JMAP_LINKED)
-			map->nr_superseded++;
 		jmap_unlink(map, link);
 	}
 	if (!(inherited & JMAP_REVOKING) && revoking(ctx, *home))
 		inherited |= JMAP_REVOKING;
-	slot->flags = JMAP_LINKED | inherited |
-		      (slot->flags & (JMAP_ESCAPED | JMAP_CHECKED));
-	jmap_regain(map, *home);
-	link = jmap_head(map, *home);
-	slot->next = *link;
-	*link = nr + 1;
-	map->nr_live++;
+	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
+	jmap_link(map, nr);
 	write_unlock(&map->lock);
 	return true;
 }
@@ -385,19 +380,6 @@ bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
 	return link;
 }
 
-/* Whether a block's newest copy is gone, and what is at home is older. */
-bool jmap_is_lost(struct jmap *map, u64 home)
-{
-	bool lost;
-
-	if (!READ_ONCE(map->nr_lost))
-		return false;
-	read_lock(&map->lock);
-	lost = jmap_find_lost(map, home);
-	read_unlock(&map->lock);
-	return lost;
-}
-
 /* The home block of a log block; false if its copy is not the newest. */
 bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 {
@@ -415,8 +397,7 @@ bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
 {
 	for (; nr--; home++)
-		if (jmap_lookup(map, home, NULL, NULL) ||
-		    jmap_is_lost(map, home))
+		if (jmap_lookup(map, home, NULL, NULL))
 			return true;
 	return false;
 }
@@ -431,41 +412,18 @@ bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
  */
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 {
-	struct jmap_slot *slot;
 	bool found = false;
 	u32 *link;
 
 	write_lock(&map->lock);
-	jmap_regain(map, home);
 	link = jmap_find(map, home);
 	if (*link) {
 		*log_blk = map->first + *link - 1;
-		slot = &map->slots[*link - 1];
-		found = slot->flags & JMAP_LINKED;
+		found = map->slots[*link - 1].flags & JMAP_LINKED;
 		jmap_unlink(map, link);
-		/* For the next snapshot. */
-		slot->flags = JMAP_DROPPED;
-		slot->next = map->generation;
-		map->nr_dropped++;
 	}
 	write_unlock(&map->lock);
 	return found;
-}
-
-/* map->lock held for writing; see jmap_drop_if(). */
-static bool jmap_send_home(struct jmap *map, u64 home, unsigned long log_blk)
-{
-	u32 nr = jmap_slot_of(map, log_blk);
-
-	if (*jmap_find_live(map, home) != nr + 1 ||
-	    map->slots[nr].flags & JMAP_REVOKING)
-		return false;
-	/* A scan of the log would find it, and so shall a snapshot. */
-	map->slots[nr].flags &= JMAP_ESCAPED;
-	map->slots[nr].flags |= JMAP_DEMOTED;
-	map->nr_live--;
-	map->nr_demoted++;
-	return true;
 }
 
 /**
@@ -479,44 +437,33 @@ static bool jmap_send_home(struct jmap *map, u64 home, unsigned long log_blk)
  */
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 {
+	u32 nr = jmap_slot_of(map, log_blk);
 	bool may;
 
 	write_lock(&map->lock);
-	may = jmap_send_home(map, home, log_blk);
+	may = *jmap_find_live(map, home) == nr + 1 &&
+	      !(map->slots[nr].flags & JMAP_REVOKING);
+	if (may) {
+		/* A scan of the log would find it, and so shall a snapshot. */
+		map->slots[nr].flags &= JMAP_ESCAPED;
+		map->slots[nr].flags |= JMAP_DEMOTED;
+		map->nr_live--;
+		map->nr_demoted++;
+	}
 	write_unlock(&map->lock);
 	return may;
 }
 
-/**
- * jmap_lose() - forget a block whose newest copy cannot be read
- * @map: the map
- * @home: the home block
- * @log_blk: the log block that cannot be read
- *
- * Until the block is written anew or freed, jmap_is_lost() tells that the copy
- * at home is not to be used.
- *
- * Return: 1; 0 if @log_blk does not hold the newest copy any more or the block
- * is being freed; -ENOSPC if too many are lost already.
+/*
+ * Move the cursor towards the first live slot; map->lock held for writing, and
+ * often j_list_lock.  A step is bounded: behind the first live slot the cursor
+ * makes the tail coarser, never wrong, and the next call goes on.
  */
-int jmap_lose(struct jmap *map, u64 home, unsigned long log_blk)
-{
-	int ret = -ENOSPC;
-
-	write_lock(&map->lock);
-	if (map->nr_lost < map->lost_most) {
-		ret = jmap_send_home(map, home, log_blk);
-		if (ret)
-			map->lost[map->nr_lost++] = home;
-	}
-	write_unlock(&map->lock);
-	return ret;
-}
-
-/* Move the cursor to the first live slot; map->lock held for writing. */
 static void jmap_advance(struct jmap *map)
 {
-	while (map->cursor != map->end &&
+	u32 most = JMAP_ADVANCE;
+
+	while (map->cursor != map->end && most-- &&
 	       !(map->slots[map->cursor].flags & JMAP_LINKED))
 		map->cursor = jmap_next_slot(map, map->cursor);
 }
@@ -769,15 +716,11 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 }
 
 /* ------------------------------------------------------------------------- */
-/* For snapshots                                                              */
-
-/* Slots that are looked at without letting go of the lock. */
-#define JMAP_STRETCH	1024U
+/* For snapshots and for the mount                                            */
 
 /**
- * jmap_next_with() - the next slot with one of these flags, in log order
+ * jmap_next_copy() - the next slot that a scan of the log would find
  * @map: the map
- * @any: the flags
  * @pos: where to go on
  * @nr: slots left
  * @slot: where to put its number
@@ -785,8 +728,8 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
  *
  * Return: false if none is left.
  */
-bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
-		    u32 *slot, struct jmap_slot *copy)
+bool jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
+		    struct jmap_slot *copy)
 {
 	bool found = false;
 	u32 stretch;
@@ -795,7 +738,8 @@ bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
 		read_lock(&map->lock);
 		for (stretch = 0; *nr && !found && stretch < JMAP_STRETCH;
 		     stretch++) {
-			if (map->slots[*pos].flags & any) {
+			if (map->slots[*pos].flags &
+			    (JMAP_LINKED | JMAP_DEMOTED)) {
 				*slot = *pos;
 				*copy = map->slots[*pos];
 				found = true;
@@ -810,75 +754,33 @@ bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
 	return found;
 }
 
-/* The snapshots that are written from now on say what is dropped from now on. */
-void jmap_set_generation(struct jmap *map, u32 generation)
+/* The mark with this number, the oldest being 0; false if there is none. */
+bool jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark)
 {
-	write_lock(&map->lock);
-	map->generation = generation;
-	write_unlock(&map->lock);
-}
-
-/**
- * jmap_copy_marks() - the next mark within a part of the log
- * @map: the map
- * @from: first slot of the part
- * @span: its length
- * @pos: how many marks were looked at; 0 at first
- * @mark: where to put the mark
- *
- * Return: 1, or 0 if none is left.
- */
-u32 jmap_copy_marks(struct jmap *map, u32 from, u32 span, u32 *pos,
-		    struct jmap_mark *mark)
-{
-	u32 found = 0;
+	bool found;
 
 	read_lock(&map->lock);
-	while (!found && *pos < map->mark_count) {
-		*mark = map->marks[(map->mark_head + *pos) % map->nr_marks];
-		found = jmap_distance(map, from, mark->slot) < span;
-		(*pos)++;
-	}
+	found = nr < map->mark_count;
+	if (found)
+		*mark = map->marks[(map->mark_head + nr) % map->nr_marks];
 	read_unlock(&map->lock);
 	return found;
 }
 
-/* Whether a transaction that begins at @start would get a mark. */
-bool jmap_marks_next(struct jmap *map, u32 start)
-{
-	bool marks = true;
-	u32 last;
-
-	read_lock(&map->lock);
-	if (map->nr_live && map->mark_count) {
-		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
-		marks = jmap_distance(map, map->marks[last].slot, start) >=
-			map->mark_span || map->mark_wanted;
-	}
-	read_unlock(&map->lock);
-	return marks;
-}
-
-/* Forget everything; nobody else uses the map yet. */
-void jmap_reset(struct jmap *map)
+/*
+ * Forget everything: the log begins with transaction @tid, at @log_blk.  Nobody
+ * else uses the map yet, as with all that follows.
+ */
+void jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk)
 {
 	memset(map->slots, 0, map->nr_slots * sizeof(*map->slots));
 	memset(map->heads, 0, sizeof(*map->heads) << map->hash_bits);
 	map->nr_live = 0;
 	map->nr_demoted = 0;
-	map->nr_dropped = 0;
-	map->nr_superseded = 0;
-	map->nr_lost = 0;
+	map->digest = 0;
 	map->mark_wanted = false;
 	map->mark_head = 0;
 	map->mark_count = 0;
-	map->cursor = 0;
-	map->end = 0;
-}
-
-/* The log begins with transaction @tid, at @log_blk. */
-void jmap_load_tail(struct jmap *map, tid_t tid, unsigned long log_blk)
-{
 	map->cursor = jmap_slot_of(map, log_blk);
 	map->end = map->cursor;
 	jmap_load_mark(map, tid, map->cursor);
@@ -897,32 +799,22 @@ void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot)
 }
 
 /**
- * jmap_load_copy() - link a copy that is newer than all that were loaded
- * @map: the map, which nobody else uses yet
+ * jmap_load_copy() - link a copy that a snapshot tells of
+ * @map: the map
  * @slot: where the copy is
- * @home: its home block
- * @escaped: as for jmap_note()
+ * @copy: its home block, checksum, and whether it is JMAP_ESCAPED
  *
- * Return: false if the slot holds another copy.
+ * Return: false if the map has the slot, or the home block, already.
  */
-bool jmap_load_copy(struct jmap *map, u32 slot, u64 home, bool escaped)
+bool jmap_load_copy(struct jmap *map, u32 slot, const struct jmap_slot *copy)
 {
 	struct jmap_slot *this = &map->slots[slot];
-	u32 *link;
 
-	if (this->flags & (JMAP_LINKED | JMAP_NOTED))
+	if (this->flags || *jmap_find(map, jmap_slot_home(copy)))
 		return false;
-	jmap_recycle(map, this);
-	link = jmap_find(map, home);
-	if (*link)
-		jmap_unlink(map, link);
-	this->home_lo = lower_32_bits(home);
-	this->home_hi = upper_32_bits(home);
-	this->flags = JMAP_LINKED | (escaped ? JMAP_ESCAPED : 0);
-	link = jmap_head(map, home);
-	this->next = *link;
-	*link = slot + 1;
-	map->nr_live++;
+	*this = *copy;
+	this->flags = JMAP_LINKED | (copy->flags & JMAP_ESCAPED);
+	jmap_link(map, slot);
 	return true;
 }
 
@@ -952,8 +844,8 @@ bool jmap_live_before(struct jmap *map, unsigned long log_blk)
 }
 
 /*
- * For debugging: a number that is equal for equal contents of two maps of the
- * same log, no matter in which order they were filled.
+ * For debugging: the digest of what is linked alone, which a scan of the log
+ * after a power cut has to give again.
  */
 u64 jmap_digest(struct jmap *map)
 {
@@ -961,16 +853,11 @@ u64 jmap_digest(struct jmap *map)
 	u32 i;
 
 	for (i = 0; i < map->nr_slots; i++) {
-		struct jmap_slot *slot = &map->slots[i];
-
 		if (!(i % 4096))
 			cond_resched();
 		read_lock(&map->lock);
-		if (slot->flags & JMAP_LINKED)
-			sum += hash_64_generic(jmap_slot_home(slot) << 1 |
-					       !!(slot->flags & JMAP_ESCAPED),
-					       64) ^
-			       hash_64_generic(i + 1, 64);
+		if (map->slots[i].flags & JMAP_LINKED)
+			sum += jmap_digest_of(i, &map->slots[i]);
 		read_unlock(&map->lock);
 	}
 	return sum;

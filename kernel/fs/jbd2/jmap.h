@@ -15,10 +15,8 @@ struct jmap_slot {
 	u32 home_lo;		/* home block of the copy in this log block */
 	u16 home_hi;
 	u16 flags;
-	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it;
-				 * JMAP_DROPPED: the snapshot that says so
-				 */
-	u32 csum;		/* JMAP_CHECKED: of what the log block holds */
+	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it */
+	u32 csum;		/* lazy_csum() of what the log block must hold */
 };
 
 #define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
@@ -28,8 +26,6 @@ struct jmap_slot {
 #define JMAP_RELOGGED	0x0010	/* the cleaner filed the block as it is */
 #define JMAP_SURVIVOR	0x0020	/* written by the cleaner, not by its owner */
 #define JMAP_DEMOTED	0x0040	/* in the hash, but at home or on its way there */
-#define JMAP_DROPPED	0x0080	/* was the newest copy until a revoke */
-#define JMAP_CHECKED	0x0100	/* its checksum is known */
 
 /* A transaction at which the journal tail may come to rest. */
 struct jmap_mark {
@@ -46,16 +42,12 @@ struct jmap {
 	u32 nr_slots;
 	u32 nr_live;		/* linked slots */
 	u32 nr_demoted;		/* slots with JMAP_DEMOTED */
-	u32 nr_dropped;		/* slots with JMAP_DROPPED */
-	u32 generation;		/* of the next snapshot */
-	u64 nr_superseded;	/* copies that took an older one's place */
+	u64 digest;		/* sum of jmap_digest_of() over both */
 	u32 cursor;		/* no slot from the tail up to here is linked */
 	u32 end;		/* behind the newest applied transaction */
 	u32 nr_marks, mark_head, mark_count;
 	u32 mark_span;		/* least log blocks from one mark to the next */
 	bool mark_wanted;	/* the next transaction gets one in any case */
-	u64 *lost;		/* home blocks, newest copies of which are gone */
-	u32 nr_lost, lost_most;
 	u8 hash_bits;
 };
 
@@ -63,7 +55,8 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last);
 void jmap_destroy(struct jmap *map);
 size_t jmap_bytes(const struct jmap *map);
 
-void jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped);
+bool jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped,
+	       u32 csum);
 void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start);
 bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 		     bool (*revoking)(void *ctx, u64 home), void *ctx);
@@ -73,9 +66,6 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 		 unsigned int *flags);
 bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
 		  struct jmap_slot *copy);
-void jmap_set_csum(struct jmap *map, unsigned long log_blk, u64 home, u32 csum);
-int jmap_lose(struct jmap *map, u64 home, unsigned long log_blk);
-bool jmap_is_lost(struct jmap *map, u64 home);
 bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
 bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
@@ -92,18 +82,15 @@ bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
 bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		    unsigned long *log_blk, unsigned int *flags);
 u32 jmap_scan_start(struct jmap *map, u32 *nr);
-bool jmap_next_with(struct jmap *map, unsigned int any, u32 *pos, u32 *nr,
-		    u32 *slot, struct jmap_slot *copy);
-void jmap_set_generation(struct jmap *map, u32 generation);
 u32 jmap_distance(const struct jmap *map, u32 a, u32 b);
 u64 jmap_slot_home(const struct jmap_slot *slot);
-u32 jmap_copy_marks(struct jmap *map, u32 from, u32 span, u32 *pos,
-		    struct jmap_mark *mark);
-bool jmap_marks_next(struct jmap *map, u32 start);
+u64 jmap_digest_of(u32 slot, const struct jmap_slot *copy);
+bool jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
+		    struct jmap_slot *copy);
+bool jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark);
 
-void jmap_reset(struct jmap *map);
-void jmap_load_tail(struct jmap *map, tid_t tid, unsigned long log_blk);
-bool jmap_load_copy(struct jmap *map, u32 slot, u64 home, bool escaped);
+void jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk);
+bool jmap_load_copy(struct jmap *map, u32 slot, const struct jmap_slot *copy);
 void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot);
 void jmap_unnote(struct jmap *map, unsigned long log_blk);
 

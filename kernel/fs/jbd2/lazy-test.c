@@ -10,7 +10,8 @@
 #define KNOWN	41
 
 static const struct snap_ref snapshot = {
-	.log_blk = 7, .blocks = 3, .tid = 40, .id = 2,
+	.log_blk = 7, .blocks = 3, .tid = 40, .start = 5,
+	.digest = 0x123456789abcdef0,
 };
 
 struct marker_case {
@@ -50,9 +51,15 @@ static void padding_cleared(journal_superblock_t *sb)
 	memset(sb->s_padding, 0, sizeof(sb->s_padding));
 }
 
+/* Version 1 had snapshots that brought freed blocks back. */
+static void older_version(journal_superblock_t *sb)
+{
+	sb->s_padding[25] = (__force __u32)cpu_to_be32(1);
+}
+
 static void newer_version(journal_superblock_t *sb)
 {
-	sb->s_padding[25] = (__force __u32)cpu_to_be32(2);
+	sb->s_padding[25] = (__force __u32)cpu_to_be32(3);
 }
 
 static const struct marker_case marker_cases[] = {
@@ -62,6 +69,7 @@ static const struct marker_case marker_cases[] = {
 	{ "somebody used the log on", next_transaction, false },
 	{ "an empty log needs no owner", emptied, false },
 	{ "a journal made anew", padding_cleared, false },
+	{ "a marker of the first version", older_version, false },
 	{ "a marker of a version to come", newer_version, false },
 };
 
@@ -112,82 +120,68 @@ static void marker_stays_within_the_padding(struct kunit *test)
 
 #define SLOTS	100000U
 #define TID	77
-#define ID	5
 
 struct snap_said {
 	enum snap_kind kind;
 	u32 slot;
 	u64 value;
+	u32 csum;
 };
 
-/* In the order in which a snapshot says it, from a slot before the wrap on. */
+/* In the order in which a snapshot says it: the marks go round once. */
 static const struct snap_said said[] = {
-	{ SNAP_DROP, 0, 4711 },
 	{ SNAP_MARK, SLOTS - 3, U32_MAX },
-	{ SNAP_COPY, SLOTS - 3, 0 },
-	{ SNAP_COPY, SLOTS - 1, (1ULL << 48) - 1 },
-	{ SNAP_ESCAPED, 0, 1 },
-	{ SNAP_COPY, 8191, 2 },		/* the largest gap */
-	{ SNAP_COPY, 8191 + 8192, 3 },	/* one more */
-	{ SNAP_MARK, SLOTS - 5, 78 },
-	{ SNAP_DROP, 0, 1ULL << 40 },
+	{ SNAP_MARK, 5, 78 },
+	{ SNAP_COPY, 0, 0, 1 },
+	{ SNAP_ESCAPED, 1, 1, U32_MAX },
+	{ SNAP_COPY, 8192, 2 },		/* the largest gap */
+	{ SNAP_COPY, 8192 + 8192, 3 },	/* one more */
+	{ SNAP_COPY, SLOTS - 1, (1ULL << 48) - 1, 4711 },
 };
 
 static const u32 block_sizes[] = { 1024, 2048, 4096 };
 
 /* Put what was said into a block; returns how much of it fits. */
-static u32 snap_say(struct snap_block *block, u32 from)
+static u32 snap_say(struct snap_block *block)
 {
 	u32 i;
 
-	for (i = from; i < ARRAY_SIZE(said); i++)
-		if (!snap_put(block, said[i].kind, said[i].slot,
-			      said[i].value))
+	for (i = 0; i < ARRAY_SIZE(said); i++)
+		if (!snap_put(block, said[i].kind, said[i].slot, said[i].value,
+			      said[i].csum))
 			break;
 	return i;
 }
 
 static void snapshot_says_what_was_put_in(struct kunit *test)
 {
-	struct snap_ref ref = { .tid = TID, .id = ID, .blocks = 1 }, chain[2];
-	const struct snap_ref put[] = {
-		{ .log_blk = 9, .blocks = 4, .tid = 5, .id = 1 },
-		{ .log_blk = U32_MAX, .blocks = 1, .tid = 6, .id = 3 },
-	};
 	struct snap_block block;
+	u32 size, slot, csum, i;
 	enum snap_kind kind;
-	u64 value, logged, spent;
-	u32 size, slot, i;
+	u64 value;
 	void *data;
 
 	for (size = 0; size < ARRAY_SIZE(block_sizes); size++) {
 		data = kunit_kmalloc(test, block_sizes[size], GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, data);
-		snap_block_init(&block, data, block_sizes[size], SLOTS, TID,
-				ID, 0, SLOTS - 4);
-		snap_put_chain(&block, 1ULL << 33, 12, put, 2);
-		KUNIT_EXPECT_EQ(test, snap_say(&block, 0), ARRAY_SIZE(said));
-		snap_block_end(&block, true);
+		snap_block_init(&block, data, block_sizes[size], SLOTS, TID, 0,
+				0);
+		KUNIT_EXPECT_EQ(test, snap_say(&block), ARRAY_SIZE(said));
 
 		KUNIT_ASSERT_TRUE(test,
 				  snap_block_open(&block, data,
 						  block_sizes[size], SLOTS,
-						  &ref, 0));
-		KUNIT_EXPECT_EQ(test, snap_get_chain(&block, &logged, &spent,
-						     chain), 2);
-		KUNIT_EXPECT_MEMEQ(test, chain, put, sizeof(put));
-		KUNIT_EXPECT_EQ(test, logged, 1ULL << 33);
-		KUNIT_EXPECT_EQ(test, spent, 12);
+						  TID, 0));
 		for (i = 0; i < ARRAY_SIZE(said); i++) {
 			KUNIT_ASSERT_EQ(test, snap_get(&block, &kind, &slot,
-						       &value), 1);
+						       &value, &csum), 1);
 			KUNIT_EXPECT_EQ(test, kind, said[i].kind);
 			KUNIT_EXPECT_EQ(test, value, said[i].value);
-			if (kind != SNAP_DROP)
-				KUNIT_EXPECT_EQ(test, slot, said[i].slot);
+			KUNIT_EXPECT_EQ(test, csum, said[i].csum);
+			KUNIT_EXPECT_EQ(test, slot, said[i].slot);
 		}
-		KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value),
-				0);
+		KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value,
+					       &csum), 0);
 	}
 }
 
@@ -198,9 +192,8 @@ static void snapshot_is_a_revoke_block_without_revokes(struct kunit *test)
 	void *data = kunit_kmalloc(test, 4096, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
-	snap_block_init(&block, data, 4096, SLOTS, TID, ID, 3, 0);
-	snap_say(&block, 0);
-	snap_block_end(&block, false);
+	snap_block_init(&block, data, 4096, SLOTS, TID, 3, 0);
+	snap_say(&block);
 	header = data;
 	KUNIT_EXPECT_EQ(test, be32_to_cpu(header->r_header.h_blocktype),
 			JBD2_REVOKE_BLOCK);
@@ -211,8 +204,7 @@ static void snapshot_is_a_revoke_block_without_revokes(struct kunit *test)
 /* A block holds what fits, leaves the checksum alone, and the next goes on. */
 static void snapshot_goes_on_in_the_next_block(struct kunit *test)
 {
-	const struct snap_ref ref = { .tid = TID, .id = ID, .blocks = 3 };
-	u32 fits = (1024 - 36 - 4) / 8, slot, i;
+	u32 fits = (1024 - 32 - 4) / 12, slot, csum, i;
 	struct snap_block block, next;
 	enum snap_kind kind;
 	char *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
@@ -221,56 +213,42 @@ static void snapshot_goes_on_in_the_next_block(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
 	KUNIT_ASSERT_NOT_NULL(test, more);
-	snap_block_init(&block, data, 1024, SLOTS, TID, ID, 1, 0);
+	snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
 	for (i = 0; i + 1 < fits; i++)
-		KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, i, i));
+		KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, i, i, ~0U));
 	/* One record is left, and a wide gap takes two. */
-	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i + 8192, 1));
-	KUNIT_EXPECT_TRUE(test, snap_put(&block, SNAP_COPY, i, i));
-	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_DROP, 0, 1));
-	snap_block_end(&block, false);
+	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i + 8192, 1, ~0U));
+	KUNIT_EXPECT_TRUE(test, snap_put(&block, SNAP_COPY, i, i, ~0U));
+	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i, 1, ~0U));
 	KUNIT_EXPECT_EQ(test, *(u32 *)(data + 1020), 0);
 
-	snap_block_init(&next, more, 1024, SLOTS, TID, ID, 2, block.slot);
-	KUNIT_EXPECT_TRUE(test, snap_put(&next, SNAP_COPY, i + 8192, 1));
-	snap_block_end(&next, true);
-	KUNIT_ASSERT_TRUE(test, snap_block_open(&next, more, 1024, SLOTS, &ref,
+	snap_block_init(&next, more, 1024, SLOTS, TID, 2, block.slot);
+	KUNIT_EXPECT_TRUE(test, snap_put(&next, SNAP_COPY, i + 8192, 1, 9));
+	KUNIT_ASSERT_TRUE(test, snap_block_open(&next, more, 1024, SLOTS, TID,
 						2));
-	KUNIT_EXPECT_EQ(test, snap_get(&next, &kind, &slot, &value), 1);
+	KUNIT_EXPECT_EQ(test, snap_get(&next, &kind, &slot, &value, &csum), 1);
 	KUNIT_EXPECT_EQ(test, slot, fits - 1 + 8192);
+	KUNIT_EXPECT_EQ(test, csum, 9);
 }
 
 /* Whatever is in the place of a block is not taken for it. */
 static void snapshot_of_another_is_refused(struct kunit *test)
 {
-	const struct snap_ref good = { .tid = TID, .id = ID, .blocks = 3 };
-	struct snap_ref ref = good;
 	struct snap_block block;
 	__be32 *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
 	u32 i;
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
-	snap_block_init(&block, data, 1024, SLOTS, TID, ID, 1, 0);
-	snap_put(&block, SNAP_COPY, 1, 1);
-	snap_block_end(&block, false);
+	snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
+	snap_put(&block, SNAP_COPY, 1, 1, 0);
 	KUNIT_ASSERT_TRUE(test, snap_block_open(&block, data, 1024, SLOTS,
-						&good, 1));
+						TID, 1));
 	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 &good, 2));
-	ref.tid++;
+						 TID, 2));
 	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 &ref, 1));
-	ref = good;
-	ref.id--;
-	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 &ref, 1));
-	/* It ends too early. */
-	ref = good;
-	ref.blocks = 2;
-	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 &ref, 1));
-	/* Every word of the header but r_count and the flags, all bits up. */
-	for (i = 0; i < 9; i++) {
+						 TID + 1, 1));
+	/* Every word of the header but r_count, all bits up. */
+	for (i = 0; i < 8; i++) {
 		__be32 was = data[i];
 
 		if (i == 3)
@@ -278,10 +256,28 @@ static void snapshot_of_another_is_refused(struct kunit *test)
 		data[i] = cpu_to_be32(U32_MAX);
 		KUNIT_EXPECT_FALSE_MSG(test,
 				       snap_block_open(&block, data, 1024,
-						       SLOTS, &good, 1),
+						       SLOTS, TID, 1),
 				       "word %u", i);
 		data[i] = was;
 	}
+}
+
+/* A slot, or a skip, that is none of the log's. */
+static void snapshot_with_a_slot_beyond_the_log_is_refused(struct kunit *test)
+{
+	struct snap_block block;
+	enum snap_kind kind;
+	u32 slot, csum;
+	u64 value;
+	void *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	snap_block_init(&block, data, 1024, SLOTS, TID, 0, 0);
+	KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, SLOTS - 1, 1, 0));
+	KUNIT_ASSERT_TRUE(test, snap_block_open(&block, data, 1024, SLOTS / 2,
+						TID, 0));
+	KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value, &csum),
+			-EFSCORRUPTED);
 }
 
 static struct kunit_case lazy_test_cases[] = {
@@ -291,6 +287,7 @@ static struct kunit_case lazy_test_cases[] = {
 	KUNIT_CASE(snapshot_is_a_revoke_block_without_revokes),
 	KUNIT_CASE(snapshot_goes_on_in_the_next_block),
 	KUNIT_CASE(snapshot_of_another_is_refused),
+	KUNIT_CASE(snapshot_with_a_slot_beyond_the_log_is_refused),
 	{}
 };
 

@@ -161,8 +161,6 @@ static bool lazy_copy_good(struct lazy_read *read, struct buffer_head *bh)
 	void *data;
 	u32 csum;
 
-	if (!(read->copy.flags & JMAP_CHECKED))
-		return true;
 	data = kmap_local_folio(bh->b_folio, bh_offset(bh));
 	csum = lazy_csum(read->lazy->journal, data);
 	kunmap_local(data);
@@ -177,9 +175,7 @@ static void lazy_end_read(struct bio *bio)
 	bool good = !bio->bi_status && lazy_copy_good(read, bh);
 	__be32 magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
 
-	if (!good)
-		lazy_suspect(lazy, read->log_blk);
-	else if (read->copy.flags & JMAP_ESCAPED)
+	if (good && read->copy.flags & JMAP_ESCAPED)
 		/* The log holds 0 where the block has the magic number. */
 		memcpy_to_folio(bh->b_folio, bh_offset(bh),
 				(const char *)&magic, sizeof(magic));
@@ -202,10 +198,7 @@ static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 
 	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
 	if (!jmap_copy_of(&lazy->map, bh->b_blocknr, &log_blk, &copy)) {
-		if (jmap_is_lost(&lazy->map, bh->b_blocknr))
-			bh->b_end_io(bh, 0);
-		else
-			submit_bh(opf, bh);
+		submit_bh(opf, bh);
 		return;
 	}
 
@@ -547,10 +540,13 @@ void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 	if (head == journal->j_first)
 		head = journal->j_last;
 	lazy_tag_get(journal, tag, &what);
-	jmap_note(&lazy->map, head - 1, what.home,
-		  what.flags & JBD2_FLAG_ESCAPE);
-	jmap_set_csum(&lazy->map, head - 1, what.home,
-		      lazy_csum_of_tag(journal, transaction->t_tid, what.csum));
+	if (jmap_note(&lazy->map, head - 1, what.home,
+		      what.flags & JBD2_FLAG_ESCAPE,
+		      lazy_csum_of_tag(journal, transaction->t_tid, what.csum)))
+		return;
+	pr_err("JBD2: %s: the head of the log has reached log block %lu, which is needed\n",
+	       journal->j_devname, head - 1);
+	jbd2_journal_abort(journal, -EFSCORRUPTED);
 }
 
 /* Revoke records stay until the transaction is applied. */
@@ -1289,21 +1285,20 @@ bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 			      lazy->batch_len * sizeof(*lazy->batch) +
 			      lazy->nr_extents * sizeof(*lazy->extents) +
 			      lazy_clean_bytes(lazy) +
-			      lazy_snapshot_bytes(lazy);
-	stats->logged_blocks = atomic64_read(&lazy->snaps.logged_now);
+			      lazy->snaps.buffer_bytes;
+	stats->logged_blocks = atomic64_read(&lazy->snaps.logged);
 	stats->snapshot_blocks = atomic64_read(&lazy->snaps.written);
 	stats->snapshots = atomic64_read(&lazy->snaps.count);
 	stats->mount_blocks = lazy->scan_blocks;
 	stats->mount_snapshots = lazy->loaded;
 	stats->inserted = atomic64_read(&lazy->inserted);
-	stats->superseded = READ_ONCE(lazy->map.nr_superseded);
 	stats->dropped = atomic64_read(&lazy->dropped);
 	stats->demoted = atomic64_read(&lazy->demoted);
 	stats->emergency = atomic64_read(&lazy->emergency);
 	stats->log_reads = atomic64_read(&lazy->log_reads);
 	stats->scrubbed_blocks = atomic64_read(&lazy->scrub.blocks);
 	stats->damaged_blocks = atomic64_read(&lazy->scrub.damaged);
-	stats->lost_blocks = lazy->lost + READ_ONCE(lazy->map.nr_lost);
+	stats->lost_blocks = lazy->lost;
 	stats->damage_left = lazy_damage_left(lazy);
 	return true;
 }

@@ -25,25 +25,18 @@ struct snap_ref {
 	u32 log_blk;
 	u32 blocks;
 	tid_t tid;		/* the transaction that it is part of */
-	u32 id;			/* counted up from one to the next */
+	u32 start;		/* the log block where that begins */
+	u64 digest;		/* of the map (jmap_digest_of()) */
 };
 
 /* lazy_snapshot.c [commit thread, load] */
 struct lazy_snapshots {
-	u32 period;		/* log blocks from one to the next; 0: none */
-	struct snap_ref *chain;	/* what a mount would read, oldest first */
-	u32 nr_chain, chain_most;
-	u64 logged, spent;	/* log blocks, and snapshot blocks of these,
-				 * since the account was opened
-				 */
-	bool closing;		/* one is due soon */
-	bool urgent;		/* one is due at once */
-	bool anew;		/* and is to stand alone [none] */
+	u32 period;		/* log blocks from one to the next */
+	u32 since;		/* log blocks that a mount would scan */
+	bool closing;		/* one is due soon [none] */
+	bool urgent;		/* one is due at once [none] */
 	bool unmarked;		/* the marker points at an older one */
-	/* of the transaction that is being committed */
 	u32 reserved;		/* blocks, or 0 for no snapshot */
-	u32 keep;		/* of the chain, in front of it */
-	unsigned long tail;	/* where it begins if nothing is kept */
 	struct snap_ref fresh;	/* written, not yet committed */
 
 	spinlock_t lock;	/* leaf */
@@ -56,7 +49,7 @@ struct lazy_snapshots {
 	bool failed;
 	struct completion done;
 
-	atomic64_t logged_now, written, count;	/* since the mount */
+	atomic64_t logged, written, count;	/* since the mount */
 };
 
 /* lazy_scrub.c [clean_mutex, or load] */
@@ -74,9 +67,6 @@ struct lazy_scrub {
 	unsigned int asked;	/* to scrub all [clean_lock] */
 	unsigned int serving, served;	/* of these [clean_done] */
 	int err;
-	unsigned long suspect;	/* a log block that a reader complained about,
-				 * or 0 [none]
-				 */
 	unsigned long bad;	/* the newest damaged log block that the tail
 				 * has to pass, or 0
 				 */
@@ -87,6 +77,7 @@ struct jbd2_lazy {
 	journal_t *journal;
 	struct address_space *mapping;	/* of j_fs_dev */
 	struct jmap map;
+	u64 homes;			/* blocks of j_fs_dev [load] */
 	struct jbd2_log_extent *extents;
 	unsigned int nr_extents;
 	struct list_head revokes;	/* written by the committing transaction
@@ -205,14 +196,13 @@ void lazy_reader_free(struct log_reader *reader);
 void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr);
 void *lazy_reader_next(struct log_reader *reader, u32 wanted);
 bool lazy_tail_csum_ok(journal_t *journal, void *data);
-int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
-	      unsigned long log_blk, tid_t known, bool resumed);
+int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
+	      const struct snap_ref *snapshot, bool load, tid_t known);
 
 /* lazy_snapshot.c */
 enum snap_kind {
 	SNAP_COPY,		/* a slot holds a copy of a home block */
 	SNAP_ESCAPED,		/* the same, JMAP_ESCAPED */
-	SNAP_DROP,		/* a home block was revoked */
 	SNAP_MARK,		/* a transaction begins at a slot */
 	SNAP_SKIP,		/* slots, more than fit into a gap */
 };
@@ -220,38 +210,30 @@ enum snap_kind {
 /* A block of a snapshot that is written or read. */
 struct snap_block {
 	void *data;
-	u32 size;
-	u32 at;
-	u32 records;		/* written so far, or left to read */
 	u32 nr_slots;
-	u32 slot;
+	u32 slot;		/* that the last record was of */
+	u32 records;		/* written, or read */
+	u32 most;		/* that fit, or that are there */
 };
 
 void snap_block_init(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, tid_t tid, u32 id, u32 index, u32 slot);
-u32 snap_chain_most(u32 size);
-void snap_put_chain(struct snap_block *block, u64 logged, u64 spent,
-		    const struct snap_ref *chain, u32 nr);
+		     u32 nr_slots, tid_t tid, u32 index, u32 slot);
 bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
-	      u64 value);
-void snap_block_end(struct snap_block *block, bool last);
+	      u64 value, u32 csum);
 bool snap_block_open(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, const struct snap_ref *ref, u32 index);
-u32 snap_get_chain(const struct snap_block *block, u64 *logged, u64 *spent,
-		   struct snap_ref *chain);
+		     u32 nr_slots, tid_t tid, u32 index);
 int snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
-	     u64 *value);
+	     u64 *value, u32 *csum);
 
 int lazy_snapshot_init(struct jbd2_lazy *lazy);
 void lazy_snapshot_destroy(struct jbd2_lazy *lazy);
-size_t lazy_snapshot_bytes(struct jbd2_lazy *lazy);
 void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks);
 void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
 			  struct snap_ref *ref);
-bool lazy_snapshot_load(struct jbd2_lazy *lazy, struct log_reader *reader,
-			const struct snap_ref *newest);
-void lazy_snapshot_forget(struct jbd2_lazy *lazy);
-void lazy_snapshot_start_anew(struct jbd2_lazy *lazy);
+bool lazy_snapshot_usable(struct jbd2_lazy *lazy, const struct snap_ref *ref);
+bool lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
+			u32 index, void *data, u64 *digest);
+void lazy_snapshot_loaded(struct jbd2_lazy *lazy, const struct snap_ref *ref);
 
 /* lazy_clean.c */
 int lazy_clean_init(struct jbd2_lazy *lazy);
@@ -266,11 +248,8 @@ int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span);
 /* lazy_scrub.c */
 #define LAZY_SCRUB_PAUSE	(30 * 60 * HZ)
 
-void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk, bool header);
+void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk);
 bool lazy_damage_left(struct jbd2_lazy *lazy);
-void lazy_suspect(struct jbd2_lazy *lazy, unsigned long log_blk);
-void lazy_scrub_before(struct jbd2_lazy *lazy, const struct lazy_item *items,
-		       unsigned int n);
 int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
 bool lazy_scrub_due(struct jbd2_lazy *lazy);
 bool lazy_scrub_busy(struct jbd2_lazy *lazy);

@@ -156,7 +156,6 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, home = 0;
 
-	lazy_scrub_before(lazy, items, n);
 	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
@@ -259,7 +258,6 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 	int err = 0, relogged = 0;
 	handle_t *handle;
 
-	lazy_scrub_before(lazy, items, n);
 	most = clamp(journal->j_max_transaction_buffers / 16U, 1U, RELOG_CHUNK);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, most);
@@ -518,7 +516,8 @@ static int lazy_cleaner(void *arg)
 					     READ_ONCE(lazy->clean_wanted) ||
 					     kthread_should_stop(),
 					     lazy_clean_timeout(lazy));
-		WRITE_ONCE(lazy->clean_wanted, false);
+		/* What is looked at from here on was there before the wish. */
+		smp_store_mb(lazy->clean_wanted, false);
 		if (kthread_should_stop())
 			break;
 		idle = lazy_clean_idle(lazy);
@@ -606,10 +605,14 @@ bool lazy_clean_wait(struct jbd2_lazy *lazy)
 	s64 relogged = atomic64_read(&lazy->relogged);
 	unsigned long steps = READ_ONCE(lazy->steps);
 
+	unsigned long left;
+
+	read_lock(&journal->j_state_lock);
+	left = jbd2_log_space_left(journal);
+	read_unlock(&journal->j_state_lock);
 	if (!lazy->cleaner || current == lazy->cleaner ||
 	    READ_ONCE(lazy->policy) != JBD2_LAZY_WATERMARKS ||
-	    READ_ONCE(lazy->clean_paused) ||
-	    jbd2_log_space_left(journal) < lazy_reserve(lazy))
+	    READ_ONCE(lazy->clean_paused) || left < lazy_reserve(lazy))
 		return false;
 	mutex_unlock(&journal->j_checkpoint_mutex);
 	atomic_inc(&lazy->waiters);

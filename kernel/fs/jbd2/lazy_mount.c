@@ -57,7 +57,7 @@
 #include "lazy.h"
 
 #define LAZY_MAGIC	0x4c5a5931U	/* "LZY1" */
-#define LAZY_VERSION	1U
+#define LAZY_VERSION	2U
 
 /*
  * The end of s_padding; new fields of the format are taken from its start.
@@ -72,8 +72,9 @@ struct lazy_marker {
 	__be32 snap_log_blk;	/* the newest snapshot; snap_blocks 0: none */
 	__be32 snap_blocks;
 	__be32 snap_tid;
-	__be32 snap_id;
-	__be32 reserved[7];
+	__be32 snap_start;	/* where its transaction begins */
+	__be32 snap_digest[2];	/* of the map, high and low half */
+	__be32 reserved[5];
 };
 
 #define LAZY_MARKER_WORD	24	/* of the 40 of s_padding */
@@ -102,7 +103,9 @@ void lazy_mark(journal_superblock_t *sb, tid_t known,
 	marker->snap_log_blk = cpu_to_be32(snapshot->log_blk);
 	marker->snap_blocks = cpu_to_be32(snapshot->blocks);
 	marker->snap_tid = cpu_to_be32(snapshot->tid);
-	marker->snap_id = cpu_to_be32(snapshot->id);
+	marker->snap_start = cpu_to_be32(snapshot->start);
+	marker->snap_digest[0] = cpu_to_be32(upper_32_bits(snapshot->digest));
+	marker->snap_digest[1] = cpu_to_be32(lower_32_bits(snapshot->digest));
 }
 
 /* Whether there is a log, and lazy journaling was the last to move its tail. */
@@ -115,7 +118,9 @@ bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
 	snapshot->log_blk = be32_to_cpu(marker->snap_log_blk);
 	snapshot->blocks = be32_to_cpu(marker->snap_blocks);
 	snapshot->tid = be32_to_cpu(marker->snap_tid);
-	snapshot->id = be32_to_cpu(marker->snap_id);
+	snapshot->start = be32_to_cpu(marker->snap_start);
+	snapshot->digest = (u64)be32_to_cpu(marker->snap_digest[0]) << 32 |
+			   be32_to_cpu(marker->snap_digest[1]);
 	return marker->magic == cpu_to_be32(LAZY_MAGIC) &&
 	       marker->version == cpu_to_be32(LAZY_VERSION) &&
 	       marker->sequence == sb->s_sequence &&
@@ -194,31 +199,6 @@ static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
 						      journal->j_blocksize));
 }
 
-/* The snapshots, and what was logged since; false if that failed. */
-static bool lazy_load_snapshots(struct jbd2_lazy *lazy,
-				struct log_reader *reader,
-				const struct snap_ref *newest, tid_t known)
-{
-	journal_t *journal = lazy->journal;
-	unsigned long blk = newest->log_blk, i;
-	int err;
-
-	if (!lazy_snapshot_load(lazy, reader, newest))
-		return false;
-	for (i = 0; i < newest->blocks; i++)
-		blk = lazy_next_log_blk(journal, blk);
-	/* The marker was written after the snapshot's transaction. */
-	if (tid_gt(newest->tid, known))
-		known = newest->tid;
-	err = lazy_scan(lazy, reader, newest->tid, blk, known, true);
-	if (!err && !tid_gt(lazy->scan_known, lazy->scan_tid - 1))
-		return true;
-	pr_warn("JBD2: %s: the log behind the snapshot of transaction %u is damaged, scanning the whole log\n",
-		journal->j_devname, newest->tid);
-	lazy_snapshot_forget(lazy);
-	return false;
-}
-
 /**
  * __jbd2_lazy_recover() - jbd2_journal_recover() of a log that is kept
  * @journal: the journal
@@ -229,22 +209,32 @@ static bool lazy_load_snapshots(struct jbd2_lazy *lazy,
 int __jbd2_lazy_recover(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	tid_t first = journal->j_tail_sequence, known;
 	struct log_reader *reader;
 	struct snap_ref newest;
-	int err = 0;
+	int err = -EAGAIN;
+	tid_t known;
 
 	reader = lazy_reader_alloc(lazy);
 	if (!reader)
 		return -ENOMEM;
+	lazy->homes = div_u64(bdev_nr_bytes(journal->j_fs_dev),
+			      journal->j_blocksize);
 	lazy_marked(journal->j_superblock, &known, &newest);
-	jmap_load_tail(&lazy->map, first, journal->j_tail);
-	if (!lazy_load_snapshots(lazy, reader, &newest, known))
-		err = lazy_scan(lazy, reader, first, journal->j_tail, known,
-				false);
+	if (lazy_snapshot_usable(lazy, &newest)) {
+		/* The marker was written after the snapshot's transaction. */
+		if (tid_gt(newest.tid, known))
+			known = newest.tid;
+		err = lazy_scan(lazy, reader, &newest, true, known);
+		if (err == -EAGAIN)
+			pr_warn("JBD2: %s: the snapshot of transaction %u at log block %u is damaged, scanning the whole log\n",
+				journal->j_devname, newest.tid, newest.log_blk);
+	} else {
+		newest.blocks = 0;
+	}
+	if (err == -EAGAIN)
+		err = lazy_scan(lazy, reader, newest.blocks ? &newest : NULL,
+				false, known);
 	lazy_reader_free(reader);
-	if (!lazy->loaded)
-		lazy_snapshot_start_anew(lazy);
 	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",
 		       journal->j_devname);
@@ -256,15 +246,15 @@ int __jbd2_lazy_recover(journal_t *journal)
 		       lazy->scan_known);
 		return -EFSCORRUPTED;
 	}
-	if (lazy->lost) {
-		/* The file system takes note, as of an error at run time. */
+	/* The file system takes note, as of an error at run time. */
+	if (lazy->lost)
 		journal->j_errno = -EFSCORRUPTED;
-		lazy->snaps.urgent = true;
-	}
+	lazy_snapshot_loaded(lazy, &newest);
 	lazy->rebuilt = lazy->map.nr_live;
 	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u; read %u snapshots, %llu log blocks\n",
-		journal->j_devname, lazy->rebuilt, lazy->scanned, first,
-		lazy->scan_tid - 1, lazy->loaded, lazy->scan_blocks);
+		journal->j_devname, lazy->rebuilt, lazy->scanned,
+		journal->j_tail_sequence, lazy->scan_tid - 1, lazy->loaded,
+		lazy->scan_blocks);
 	err = lazy_refresh(lazy);		/* INV-K12 */
 	return err ?: lazy_plan_tombstone(lazy, lazy->scan_tid,
 					  lazy->scan_start);

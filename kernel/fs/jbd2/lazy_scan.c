@@ -28,7 +28,8 @@
  *	none                            the log ends here
  *
  * Revokes cannot be guessed, and without one a freed block would be written
- * over the data that have its place, hence no mount.
+ * over the data that have its place, hence no mount.  Whatever a snapshot tells
+ * of is not read, and damage there costs nothing (lazy_snapshot.c).
  */
 
 #include <linux/bio.h>
@@ -276,13 +277,13 @@ struct log_scan {
 	unsigned long blk;		/* next log block */
 	u32 used;			/* log blocks from the tail to blk */
 	u32 scanned;			/* of these, by this scan */
-	bool resumed;			/* the first one began before the scan */
 	tid_t known;			/* was durable, says the marker */
 	bool described;			/* a descriptor was there */
 	unsigned long damaged;		/* a block of this transaction, or 0 */
 	u32 lost;			/* copies */
 	bool revokes_lost;
-	u32 snapshot;			/* of the chain, the next one */
+	const struct snap_ref *snapshot;	/* that the marker points at */
+	bool load;			/* begin with it */
 	void *descriptor;		/* a block */
 	u64 *revokes;
 	u32 nr_revokes, room;
@@ -411,25 +412,23 @@ static int scan_descriptor(struct log_scan *scan, const void *data)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	journal_t *journal = lazy->journal;
-	u64 blocks = div_u64(bdev_nr_bytes(journal->j_fs_dev),
-			     journal->j_blocksize);
 	struct lazy_tag tag;
 	void *copy;
 	u32 at = 0;
 
 	memcpy(scan->descriptor, data, journal->j_blocksize);
 	while (lazy_tag_next(journal, scan->descriptor, &at, &tag)) {
-		if (tag.home >= blocks ||
-		    scan->used + 1 >= lazy->map.nr_slots) {
+		if (tag.home >= lazy->homes ||
+		    scan->used + 1 >= lazy->map.nr_slots ||
+		    !jmap_note(&lazy->map, scan->blk, tag.home,
+			       tag.flags & JBD2_FLAG_ESCAPE,
+			       lazy_csum_of_tag(journal, scan->tid,
+						tag.csum))) {
 			pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
 			       journal->j_devname, scan->blk, scan->tid,
 			       tag.home);
 			return -EFSCORRUPTED;
 		}
-		jmap_note(&lazy->map, scan->blk, tag.home,
-			  tag.flags & JBD2_FLAG_ESCAPE);
-		jmap_set_csum(&lazy->map, scan->blk, tag.home,
-			      lazy_csum_of_tag(journal, scan->tid, tag.csum));
 		copy = scan_next(scan);
 		/* The copy is not needed to know where it is. */
 		if (IS_ERR(copy) && PTR_ERR(copy) != -EIO)
@@ -487,7 +486,7 @@ static int scan_report(struct log_scan *scan)
 			name, scan->damaged, scan->tid);
 	lazy->lost += scan->lost;
 	if (scan->damaged)
-		lazy_damaged(lazy, scan->damaged, true);
+		lazy_damaged(lazy, scan->damaged);
 	return 0;
 }
 
@@ -503,15 +502,16 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 	err = scan_report(scan);
 	if (err)
 		return err;
-	if (!scan->resumed)
-		jmap_apply_begin(&lazy->map, scan->tid, blk);
+	/* Damage in front of the snapshot led past it. */
+	if (scan->load && !lazy->loaded)
+		return -EAGAIN;
+	jmap_apply_begin(&lazy->map, scan->tid, blk);
 	for (; blk != end; blk = lazy_next_log_blk(lazy->journal, blk))
 		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
 	jmap_apply_end(&lazy->map, end);
 	for (i = 0; i < scan->nr_revokes; i++)
 		jmap_drop(&lazy->map, scan->revokes[i], &blk);
 	scan->nr_revokes = 0;
-	scan->resumed = false;
 	scan->described = false;
 	scan->damaged = 0;
 	scan->lost = 0;
@@ -583,8 +583,7 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 		if (tid == scan->tid) {
 			scan->damaged = bad;
 			scan->lost += i;
-			scan->revokes_lost |= !i && !scan->described &&
-					      !scan->resumed;
+			scan->revokes_lost |= !i && !scan->described;
 			return data;
 		}
 		/* Whatever else is there: each has a block at least. */
@@ -604,31 +603,37 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			scan->known = found - 1;
 		return NULL;
 	}
-	if (!tid_geq(scan->known, scan->tid) ||
-	    !(scan->described || scan->resumed))
+	if (!tid_geq(scan->known, scan->tid) || !scan->described)
 		return NULL;
 	scan->damaged = bad;
 	return ERR_PTR(scan_apply(scan, behind));	/* NULL for 0 */
 }
 
-/* Blocks of a snapshot that could not be used are not looked at. */
-static void scan_pass_snapshot(struct log_scan *scan)
+/*
+ * At the snapshot that the marker points at: take it in, or pass it by, because
+ * it could not be used.
+ *
+ * Return: 0; -EAGAIN if it is not what was written.
+ */
+static int scan_snapshot(struct log_scan *scan)
 {
-	struct lazy_snapshots *snaps = &scan->lazy->snaps;
-	const struct snap_ref *ref;
+	const struct snap_ref *ref = scan->snapshot;
+	struct jbd2_lazy *lazy = scan->lazy;
+	u64 digest = 0;
 	u32 i;
 
-	while (scan->snapshot < snaps->nr_chain &&
-	       tid_gt(scan->tid, snaps->chain[scan->snapshot].tid))
-		scan->snapshot++;
-	if (scan->snapshot == snaps->nr_chain)
-		return;
-	ref = &snaps->chain[scan->snapshot];
-	if (ref->tid != scan->tid || ref->log_blk != scan->blk)
-		return;
+	if (!ref || ref->tid != scan->tid || ref->log_blk != scan->blk)
+		return 0;
 	for (i = 0; i < ref->blocks &&
-		    scan->used + 1 < scan->lazy->map.nr_slots; i++)
-		scan_next(scan);
+		    scan->used + 1 < lazy->map.nr_slots; i++) {
+		void *data = scan_take(scan, ref->blocks - i + scan_search(scan));
+
+		if (scan->load &&
+		    !lazy_snapshot_take(lazy, ref, i, data, &digest))
+			return -EAGAIN;
+	}
+	lazy->loaded = scan->load && i == ref->blocks;
+	return 0;
 }
 
 /*
@@ -643,7 +648,9 @@ static int scan_block(struct log_scan *scan)
 	tid_t tid;
 	int err;
 
-	scan_pass_snapshot(scan);
+	err = scan_snapshot(scan);
+	if (err)
+		return err;
 	if (scan->used + 1 >= scan->lazy->map.nr_slots) {
 		pr_err("JBD2: %s: the kept log has no end\n",
 		       journal->j_devname);
@@ -662,55 +669,58 @@ static int scan_block(struct log_scan *scan)
 }
 
 /**
- * lazy_scan() - put the log into the map, from a place to its end
+ * lazy_scan() - put the log into the map
  * @lazy: a journal that is being loaded
  * @reader: to read with
- * @tid: the transaction at that place
- * @log_blk: the place
+ * @snapshot: what the marker points at, or NULL
+ * @load: begin with the snapshot, not with the tail
  * @known: a transaction that was durable, says the marker
- * @resumed: the map holds the beginning of the transaction already
- *
- * If not, the blocks of snapshots that are in the chain are passed over.
  *
  * Sets scan_tid and scan_start to the transaction that is not in the log any
  * more and to where it would begin, scanned to the distance from the tail to
  * there, and scan_known to a transaction that was durable, @known or a later
  * one.
  *
- * Return: 0; -EFSCORRUPTED, with a message, if the log cannot be what was
- * written; -EIO, -ENOMEM.
+ * Return: 0; -EAGAIN if the snapshot is not what was written; -EFSCORRUPTED,
+ * with a message, if the log cannot be that; -EIO, -ENOMEM.
  */
-int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader, tid_t tid,
-	      unsigned long log_blk, tid_t known, bool resumed)
+int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
+	      const struct snap_ref *snapshot, bool load, tid_t known)
 {
 	journal_t *journal = lazy->journal;
-	u32 used = lazy_log_distance(journal, journal->j_tail, log_blk);
+	unsigned long begin = load ? snapshot->start : journal->j_tail;
+	u32 used = lazy_log_distance(journal, journal->j_tail, begin);
 	struct log_scan scan = {
 		.lazy = lazy,
 		.reader = reader,
-		.tid = tid,
-		.start = log_blk,
-		.blk = log_blk,
+		.tid = load ? snapshot->tid : journal->j_tail_sequence,
+		.start = begin,
+		.blk = begin,
 		.used = used,
 		.known = known,
-		.resumed = resumed,
+		.snapshot = snapshot,
+		.load = load,
 	};
 	int ret;
 
-	if (resumed)
-		scan.snapshot = lazy->snaps.nr_chain;
+	jmap_reset(&lazy->map, journal->j_tail_sequence, journal->j_tail);
+	lazy->loaded = 0;
+	lazy->lost = 0;
 	scan.descriptor = kmalloc(journal->j_blocksize, GFP_KERNEL);
 	if (!scan.descriptor)
 		return -ENOMEM;
-	lazy_reader_seek(reader, log_blk, lazy->map.nr_slots - used);
+	lazy_reader_seek(reader, begin, lazy->map.nr_slots - used);
 	do {
 		ret = scan_block(&scan);
 	} while (ret > 0);
+	/* The log does not go on where the marker says. */
+	if (!ret && load && !lazy->loaded)
+		ret = -EAGAIN;
 
 	lazy->scan_start = scan.start;
 	lazy->scan_tid = scan.tid;
 	lazy->scan_known = scan.known;
-	lazy->scanned = used + lazy_log_distance(journal, log_blk, scan.start);
+	lazy->scanned = used + lazy_log_distance(journal, begin, scan.start);
 	/* What a transaction that is not complete left in the map. */
 	for (; scan.start != scan.blk;
 	     scan.start = lazy_next_log_blk(journal, scan.start))

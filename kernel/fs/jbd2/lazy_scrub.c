@@ -10,18 +10,11 @@
  * copy, even one that a newer one replaces.  So no bad block may stay between
  * the tail and the head, whatever it holds.
  *
- * It is found by whoever reads it:
- *
- *  reads       A copy is checked when it is read, by the file system or by the
- *              cleaner, once its checksum is known: from when it was logged,
- *              from the scan of a mount, or from the scrub.  A snapshot does
- *              not tell it.  The cleaner scrubs before it reads a copy of which
- *              it is not known.
- *  the scrub   goes over the log from the tail to the head, descriptors, copies
- *              and all.  When the disk falls idle it reads a part, at most
- *              128 MiB in half an hour, and goes on from there the next time.
- *              A disk that is not used is not woken up.  On demand it reads all.
- *  a mount     that had to look past damage.
+ * The scrub finds it.  It goes over the log from the tail to the head,
+ * descriptors, copies and all.  When the disk falls idle it reads a part, at
+ * most 128 MiB in half an hour, and goes on from there the next time.  A disk
+ * that is not used is not woken up.  On demand it reads all.  A mount that had
+ * to look past damage tells of it, too.
  *
  * Getting past it takes what makes the tail pass everything else: all that is
  * live up to the next place where the tail can rest is written again at the
@@ -29,12 +22,10 @@
  * good as new, and a bad descriptor or commit block costs nothing, because the
  * map knows what it said.
  *
- * What is lost is a newest copy that nobody has in memory.  What is at home is
- * older, and nothing may be derived from that, so reads of such a block fail
- * until it is written anew, freed, or the file system is mounted again.  The
- * journal superblock takes note of the error, so that the next mount, of any
- * kernel, calls for e2fsck.  A few are remembered (jmap_lose()); if it is more,
- * the journal is aborted.
+ * A newest copy that cannot be read and is not in memory stays where it is.
+ * Reads of that block fail, as those of a bad sector at home do.  When the log
+ * has no room left without it, the journal is aborted, and e2fsck is due; it
+ * replays all the rest.
  *
  * All is done by the cleaner's thread, under clean_mutex, in slices, between
  * which it cleans.  Reading goes on while the tail and the head move: a block
@@ -84,25 +75,20 @@ static bool scrub_distance(struct jbd2_lazy *lazy, unsigned long log_blk,
  * lazy_damaged() - a log block is damaged
  * @lazy: a journal whose log is loaded, or being loaded
  * @log_blk: the block
- * @header: it is none of the copies
  *
  * The cleaner gets the tail past it.
  */
-void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk, bool header)
+void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 	journal_t *journal = lazy->journal;
-	unsigned long tail = journal->j_tail;
 	u32 distance;
 
 	atomic64_inc(&scrub->damaged);
 	/* One that the tail has passed meanwhile is no bound any more. */
 	if (!scrub->bad || !scrub_distance(lazy, scrub->bad, &distance) ||
-	    distance < lazy_log_distance(journal, tail, log_blk))
+	    distance < lazy_log_distance(journal, journal->j_tail, log_blk))
 		WRITE_ONCE(scrub->bad, log_blk);
-	/* It may be of a snapshot, which a mount would want. */
-	if (header)
-		WRITE_ONCE(lazy->snaps.anew, true);
 }
 
 /* Whether the tail still has to pass a bad block. */
@@ -112,13 +98,6 @@ bool lazy_damage_left(struct jbd2_lazy *lazy)
 	u32 distance;
 
 	return bad && scrub_distance(lazy, bad, &distance);
-}
-
-/* A read of a copy went wrong.  From the end of I/O. */
-void lazy_suspect(struct jbd2_lazy *lazy, unsigned long log_blk)
-{
-	WRITE_ONCE(lazy->scrub.suspect, log_blk);
-	lazy_clean_wake(lazy);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -165,7 +144,10 @@ static bool scrub_report(struct jbd2_lazy *lazy, unsigned long log_blk,
 	else
 		pr_warn("JBD2: %s: log block %lu of transaction %u %s; the tail is moved past it\n",
 			name, log_blk, lazy->scrub.tid, what);
-	lazy_damaged(lazy, log_blk, !tag);
+	lazy_damaged(lazy, log_blk);
+	/* It may be of the snapshot that a mount would want. */
+	if (!tag)
+		WRITE_ONCE(lazy->snaps.urgent, true);
 	return true;
 }
 
@@ -197,8 +179,6 @@ static void scrub_copies(struct jbd2_lazy *lazy, u32 wanted)
 		if (scrub_overtaken(lazy))
 			return;
 		csum = lazy_csum_of_tag(journal, scrub->tid, tag.csum);
-		/* Also of a bad copy, which is not to be taken for a good one. */
-		jmap_set_csum(&lazy->map, blk, tag.home, csum);
 		if (IS_ERR(data) || lazy_csum(journal, data) != csum)
 			scrub_report(lazy, blk, &tag, IS_ERR(data));
 		cond_resched();
@@ -318,80 +298,8 @@ static bool scrub_interrupted(struct jbd2_lazy *lazy)
 	       is_journal_aborted(lazy->journal);
 }
 
-/* A copy of which nothing is known and that has to be read. */
-static bool scrub_unknown(struct jbd2_lazy *lazy, const struct lazy_item *item)
-{
-	journal_t *journal = lazy->journal;
-	struct buffer_head *bh;
-	struct jmap_slot copy;
-	unsigned long now;
-	bool cached;
-
-	if (!jmap_copy_of(&lazy->map, item->home, &now, &copy) ||
-	    now != item->log_blk || copy.flags & JMAP_CHECKED)
-		return false;
-	bh = __find_get_block(journal->j_fs_dev, item->home,
-			      journal->j_blocksize);
-	cached = bh && buffer_uptodate(bh);
-	brelse(bh);
-	return !cached;
-}
-
-/**
- * lazy_scrub_before() - before the cleaner reads copies: how to tell good ones
- * @lazy: the journal
- * @items: the copies
- * @n: how many
- *
- * Called with clean_mutex held, and without a handle.
- */
-void lazy_scrub_before(struct jbd2_lazy *lazy, const struct lazy_item *items,
-		       unsigned int n)
-{
-	struct lazy_scrub *scrub = &lazy->scrub;
-	u32 near = U32_MAX, far = 0, distance, used;
-	bool running = scrub->reader;
-	unsigned long tail;
-	unsigned int i;
-	tid_t tid;
-
-	for (i = 0; i < n; i++) {
-		if (!scrub_unknown(lazy, &items[i]) ||
-		    !scrub_distance(lazy, items[i].log_blk, &distance))
-			continue;
-		near = min(near, distance);
-		far = max(far, distance);
-	}
-	if (near > far || scrub_begin(lazy))
-		return;
-	used = scrub_used(lazy, &tid, &tail);
-	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
-	if (!scrub->placed || tid_gt(tid, scrub->tid) || distance >= used ||
-	    distance > near)
-		scrub_place(lazy, tid, tail);
-	while (scrub->placed && !scrub_interrupted(lazy) &&
-	       !READ_ONCE(lazy->clean_paused) &&
-	       scrub_distance(lazy, scrub->blk, &distance) && distance <= far)
-		if (!scrub_slice(lazy))
-			break;
-	if (!running)
-		scrub_end(lazy);
-}
-
 /* ------------------------------------------------------------------------- */
 /* Getting past it                                                            */
-
-/* Say so to the next mount, of any kernel; this one goes on. */
-static void scrub_call_for_e2fsck(journal_t *journal)
-{
-	write_lock(&journal->j_state_lock);
-	journal->j_flags |= JBD2_ACK_ERR;
-	/* No handle may see the error and not the flag. */
-	smp_wmb();
-	journal->j_errno = -EFSCORRUPTED;
-	write_unlock(&journal->j_state_lock);
-	jbd2_journal_update_sb_errno(journal);
-}
 
 /**
  * lazy_read_again() - a copy that is to be written again could not be read
@@ -399,29 +307,23 @@ static void scrub_call_for_e2fsck(journal_t *journal)
  * @item: the copy, with its buffer
  *
  * Return: 1 if the buffer is up to date now; 0 if nobody needs the copy any
- * more, or it is lost, with a message; -EIO if that cannot be endured.
+ * more; -EIO, with a message.
  */
 int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
 {
 	journal_t *journal = lazy->journal;
-	int ret;
+	unsigned long now;
 
-	if (is_journal_aborted(journal))
-		return -EIO;
-	if (!lazy_read_item(lazy, item))
+	if (!is_journal_aborted(journal) && !lazy_read_item(lazy, item))
 		return 1;
-	ret = jmap_lose(&lazy->map, item->home, item->log_blk);
-	if (!ret)
+	if (!jmap_lookup(&lazy->map, item->home, &now, NULL) ||
+	    now != item->log_blk)
 		return 0;
-	pr_err("JBD2: %s: block %llu of metadata is lost with log block %lu; run e2fsck\n",
-	       journal->j_devname, item->home, item->log_blk);
-	if (ret < 0) {
-		jbd2_journal_abort(journal, -EIO);
-		return -EIO;
-	}
-	if (!journal->j_errno)
-		scrub_call_for_e2fsck(journal);
-	return 0;
+	if (!is_journal_aborted(journal))
+		pr_err_ratelimited("JBD2: %s: block %llu of metadata cannot be read from log block %lu; run e2fsck\n",
+				   journal->j_devname, item->home,
+				   item->log_blk);
+	return -EIO;
 }
 
 /* Commit what was re-logged, and what was waiting to be, and let go of it. */
@@ -473,35 +375,12 @@ static void scrub_pass_damage(struct jbd2_lazy *lazy)
 		span = jmap_span_past(&lazy->map, scrub->bad);
 		relogged = span ? lazy_clean_relog_span(lazy, span) : 0;
 		if (relogged < 0 || scrub_let_go(lazy))
-			return;
+			break;		/* until it is found again */
 		scrub_used(lazy, &tid, &tail);
 		if (!relogged && tail == before && ++tries == PASS_TRIES)
 			return;		/* again with the next commit */
 	}
 	WRITE_ONCE(scrub->bad, 0);
-}
-
-/* Whether what a read complained about is bad indeed. */
-static void scrub_look_at(struct jbd2_lazy *lazy, unsigned long log_blk)
-{
-	journal_t *journal = lazy->journal;
-	struct lazy_tag tag = {};
-	struct jmap_slot copy, after;
-	unsigned long now;
-	void *data;
-
-	if (!jmap_home_of(&lazy->map, log_blk, &tag.home) ||
-	    !jmap_copy_of(&lazy->map, tag.home, &now, &copy) ||
-	    now != log_blk || scrub_begin(lazy))
-		return;
-	lazy_reader_seek(lazy->scrub.reader, log_blk, 1);
-	data = lazy_reader_next(lazy->scrub.reader, 1);
-	if ((IS_ERR(data) || (copy.flags & JMAP_CHECKED &&
-			      lazy_csum(journal, data) != copy.csum)) &&
-	    jmap_copy_of(&lazy->map, tag.home, &now, &after) &&
-	    now == log_blk && after.csum == copy.csum)
-		scrub_report(lazy, log_blk, &tag, IS_ERR(data));
-	scrub_end(lazy);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -518,8 +397,7 @@ bool lazy_scrub_busy(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
-	return scrub->reader || READ_ONCE(scrub->suspect) ||
-	       READ_ONCE(scrub->asked) != scrub->served;
+	return scrub->reader || READ_ONCE(scrub->asked) != scrub->served;
 }
 
 /* A transaction was committed. */
@@ -555,11 +433,8 @@ static void scrub_finish(struct jbd2_lazy *lazy)
 void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
-	unsigned long suspect = xchg(&scrub->suspect, 0);
 	bool more;
 
-	if (suspect)
-		scrub_look_at(lazy, suspect);
 	if (!scrub->whole && READ_ONCE(scrub->asked) != scrub->served) {
 		scrub->serving = READ_ONCE(scrub->asked);
 		scrub->whole = true;

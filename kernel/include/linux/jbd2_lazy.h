@@ -2,7 +2,8 @@
 /*
  * Lazy writeback journaling: the hooks of jbd2 and of its file system.
  * See fs/jbd2/lazy.c.  A journal without it has j_lazy == NULL, and each hook
- * is then one test.
+ * is then one test.  A kernel without it tests for a constant NULL, and the
+ * compiler leaves the hooks out.
  */
 #ifndef _LINUX_JBD2_LAZY_H
 #define _LINUX_JBD2_LAZY_H
@@ -24,7 +25,6 @@ struct jbd2_lazy_stats {
 	u64 log_used;		/* of these, from the tail to the head */
 	u64 memory_bytes;
 	u64 inserted;		/* copies put into the map */
-	u64 superseded;		/* of these, in place of an older one */
 	u64 dropped;		/* by a revoke */
 	u64 demoted;		/* sent home */
 	u64 emergency;		/* of these, because the log was full */
@@ -50,7 +50,10 @@ enum jbd2_lazy_policy {
 	JBD2_LAZY_OFF,
 };
 
-#ifdef CONFIG_JBD2_LAZY
+static inline struct jbd2_lazy *jbd2_lazy(journal_t *journal)
+{
+	return IS_ENABLED(CONFIG_JBD2_LAZY) ? journal->j_lazy : NULL;
+}
 
 int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
@@ -95,7 +98,7 @@ static inline void jbd2_lazy_note_tag(journal_t *journal,
 				      transaction_t *transaction,
 				      const journal_block_tag_t *tag)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_note_tag(journal, transaction, tag);
 }
 
@@ -103,14 +106,14 @@ static inline void jbd2_lazy_note_tag(journal_t *journal,
 static inline void jbd2_lazy_apply(journal_t *journal,
 				   transaction_t *transaction)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_apply(journal, transaction);
 }
 
 /* Whether a committed buffer may become clean without going home. */
 static inline bool jbd2_lazy_hold(journal_t *journal, struct journal_head *jh)
 {
-	if (!journal->j_lazy || is_journal_aborted(journal))
+	if (!jbd2_lazy(journal) || is_journal_aborted(journal))
 		return false;
 	__jbd2_lazy_hold(jh);
 	return true;
@@ -120,7 +123,7 @@ static inline bool jbd2_lazy_hold(journal_t *journal, struct journal_head *jh)
 static inline void jbd2_lazy_revoking(journal_t *journal, u64 home,
 				      bool revoking)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_revoking(journal, home, revoking);
 }
 
@@ -128,7 +131,7 @@ static inline void jbd2_lazy_revoking(journal_t *journal, u64 home,
 static inline bool jbd2_lazy_keep_revoke(journal_t *journal,
 					 struct list_head *record)
 {
-	if (!journal->j_lazy)
+	if (!jbd2_lazy(journal))
 		return false;
 	__jbd2_lazy_keep_revoke(journal, record);
 	return true;
@@ -141,7 +144,7 @@ static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
 	tid_t lazy_tid;
 	unsigned long lazy_block;
 
-	if (journal->j_lazy &&
+	if (jbd2_lazy(journal) &&
 	    __jbd2_lazy_oldest(journal, &lazy_tid, &lazy_block) &&
 	    tid_gt(*tid, lazy_tid)) {
 		*tid = lazy_tid;
@@ -157,21 +160,21 @@ static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
 static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
 					tid_t *tid, bool *wait)
 {
-	return journal->j_lazy ?
+	return jbd2_lazy(journal) ?
 		__jbd2_lazy_demote_tail(journal, nblocks, tid, wait) : 0;
 }
 
 /* Send everything home; no handle is open and none can start. */
 static inline int jbd2_lazy_drain(journal_t *journal)
 {
-	return journal->j_lazy ? __jbd2_lazy_drain(journal) : 0;
+	return jbd2_lazy(journal) ? __jbd2_lazy_drain(journal) : 0;
 }
 
 /* The last handle of the transaction is closed; the next one has none yet. */
 static inline void jbd2_lazy_reserve(journal_t *journal,
 				     transaction_t *transaction)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_reserve(journal, transaction);
 }
 
@@ -179,48 +182,48 @@ static inline void jbd2_lazy_reserve(journal_t *journal,
 static inline void jbd2_lazy_snapshot(journal_t *journal,
 				      transaction_t *transaction)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_snapshot(journal, transaction);
 }
 
 /* Before a commit writes anything. */
 static inline void jbd2_lazy_commit_begin(journal_t *journal)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_commit_begin(journal);
 }
 
 /* The journal superblock is about to be written. */
 static inline void jbd2_lazy_stamp(journal_t *journal)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_stamp(journal);
 }
 
 /* Leave the log to the next mount.  Returns 1 if it is kept. */
 static inline int jbd2_lazy_seal(journal_t *journal)
 {
-	return journal->j_lazy ? __jbd2_lazy_seal(journal) : 0;
+	return jbd2_lazy(journal) ? __jbd2_lazy_seal(journal) : 0;
 }
 
 /* The journal is about to be destroyed. */
 static inline void jbd2_lazy_quiesce(journal_t *journal)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_quiesce(journal);
 }
 
 /* Updates are about to be locked out. */
 static inline void jbd2_lazy_pause(journal_t *journal)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_pause(journal);
 }
 
 /* Updates are no longer locked out. */
 static inline void jbd2_lazy_unpause(journal_t *journal)
 {
-	if (journal->j_lazy)
+	if (jbd2_lazy(journal))
 		__jbd2_lazy_unpause(journal);
 }
 
@@ -233,120 +236,15 @@ static inline void jbd2_lazy_unpause(journal_t *journal)
  */
 static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
 {
-	return journal->j_lazy ?
+	return jbd2_lazy(journal) ?
 		min(most, clamp(most / 16 * 3, 1280, 49152)) : most;
 }
 
 /* Free log blocks that a handle wants to see before it starts. */
 static inline int jbd2_lazy_room(journal_t *journal)
 {
-	return journal->j_lazy ? __jbd2_lazy_room(journal) :
+	return jbd2_lazy(journal) ? __jbd2_lazy_room(journal) :
 				 journal->j_max_transaction_buffers;
 }
 
-#else /* !CONFIG_JBD2_LAZY */
-
-static inline int jbd2_lazy_start(journal_t *journal,
-				  struct jbd2_log_extent *extents,
-				  unsigned int nr_extents)
-{
-	return -EOPNOTSUPP;
-}
-
-static inline void jbd2_lazy_stop(journal_t *journal) {}
-
-static inline bool jbd2_lazy_stats(journal_t *journal,
-				   struct jbd2_lazy_stats *stats)
-{
-	return false;
-}
-
-static inline unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
-{
-	return 0;
-}
-
-static inline void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf)
-{
-	submit_bh(opf, bh);
-}
-
-static inline void jbd2_lazy_note_tag(journal_t *journal,
-				      transaction_t *transaction,
-				      const journal_block_tag_t *tag) {}
-static inline void jbd2_lazy_apply(journal_t *journal,
-				   transaction_t *transaction) {}
-
-static inline bool jbd2_lazy_hold(journal_t *journal, struct journal_head *jh)
-{
-	return false;
-}
-
-static inline void jbd2_lazy_revoking(journal_t *journal, u64 home,
-				      bool revoking) {}
-
-static inline bool jbd2_lazy_keep_revoke(journal_t *journal,
-					 struct list_head *record)
-{
-	return false;
-}
-
-static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
-				    unsigned long *block) {}
-
-static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
-					tid_t *tid, bool *wait)
-{
-	return 0;
-}
-
-static inline int jbd2_lazy_drain(journal_t *journal)
-{
-	return 0;
-}
-
-static inline bool jbd2_lazy_log_kept(journal_t *journal)
-{
-	return false;
-}
-
-static inline void jbd2_lazy_closing(journal_t *journal) {}
-static inline void jbd2_lazy_reserve(journal_t *journal,
-				     transaction_t *transaction) {}
-static inline void jbd2_lazy_snapshot(journal_t *journal,
-				      transaction_t *transaction) {}
-
-static inline int __jbd2_lazy_recover(journal_t *journal)
-{
-	return 0;
-}
-
-static inline int __jbd2_lazy_reset(journal_t *journal)
-{
-	return 0;
-}
-
-static inline void jbd2_lazy_quiesce(journal_t *journal) {}
-static inline void jbd2_lazy_pause(journal_t *journal) {}
-static inline void jbd2_lazy_unpause(journal_t *journal) {}
-
-static inline int jbd2_lazy_max_transaction(journal_t *journal, int most)
-{
-	return most;
-}
-
-static inline int jbd2_lazy_room(journal_t *journal)
-{
-	return journal->j_max_transaction_buffers;
-}
-
-static inline void jbd2_lazy_commit_begin(journal_t *journal) {}
-static inline void jbd2_lazy_stamp(journal_t *journal) {}
-
-static inline int jbd2_lazy_seal(journal_t *journal)
-{
-	return 0;
-}
-
-#endif /* CONFIG_JBD2_LAZY */
 #endif /* _LINUX_JBD2_LAZY_H */

@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# ruff: noqa: PTH - starts faster
+"""Runs in the machine: an oracle for data and for names. What is read back is held against a model that needs no disk.
+
+oracle.py reserve FILE MIB            a file of blocks that nobody uses, which leaves so much free space
+oracle.py fill DIR SEED [MIB]         fills all free space, or so much of it, with files of a pattern, each synced
+oracle.py compare DIR SEED            compares what fill wrote, byte for byte
+oracle.py churn DIR SEED TURNS        long names, directories, attributes and synced files come and go
+oracle.py check DIR SEED TURNS        compares what churn left with what it must have left
+oracle.py drain MOUNTPOINT            sends everything in the log home (EXT4_IOC_CHECKPOINT)
+oracle.py unlock MOUNTPOINT [DIR]     adds the key of encrypted directories; makes DIR one of them
+
+The pattern of a block depends on the seed, the file and the offset, so a block of another file, of another place or of
+another time is told from the right one. A difference ends the program with a sentence that names seed, file and place.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import random
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+_MIB = 1 << 20
+# The smallest block of ext4: each such piece of a pattern is stamped.
+_PIECE = 1024
+_FILE_BYTES = 4 * _MIB
+_CHECKPOINT = 0x4004662B
+_ADD_KEY, _SET_POLICY = 0xC0506617, 0x800C6613
+# Of so many wrong pieces one line each.
+_SHOWN = 5
+
+
+class Pattern:
+    """The contents of all files of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._base = random.Random(f"pattern {seed}").randbytes(_MIB)
+
+    def chunk(self, file: int, number: int) -> bytes:
+        """The MiB of that number of a file."""
+        chunk = bytearray(self._base)
+        for place in range(0, _MIB, _PIECE):
+            struct.pack_into("<QQQ", chunk, place, self._seed, file, number * _MIB + place)
+        return bytes(chunk)
+
+    def write(self, fd: int, file: int, size: int, start: int = 0) -> int:
+        """Writes a file from `start` to `size`; returns where it ended, which is earlier on a full disk."""
+        place = start
+        while place < size:
+            number, within = divmod(place, _MIB)
+            chunk = self.chunk(file, number)[within : within + size - place]
+            try:
+                place += os.pwrite(fd, chunk, place)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                return place
+        return place
+
+    def wrong(self, path: str, file: int, size: int) -> list[str]:
+        """What differs in a file: a line for each of the first pieces, and their number."""
+        found, count = [], 0
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            there = os.fstat(fd).st_size
+            if there != size:
+                return [f"{path} has {there} bytes instead of {size}"]
+            for number in range(-(-size // _MIB)):
+                left = min(_MIB, size - number * _MIB)
+                got, right = os.pread(fd, left, number * _MIB), self.chunk(file, number)[:left]
+                if got == right:
+                    continue
+                for at in range(0, left, _PIECE):
+                    if got[at : at + _PIECE] != right[at : at + _PIECE]:
+                        count += 1
+                        if len(found) < _SHOWN:
+                            found.append(f"{path}, offset {number * _MIB + at}: {got[at : at + 24]!r}")
+        finally:
+            os.close(fd)
+        return [*found, f"{path}: {count} pieces of {_PIECE} bytes differ"] if count else []
+
+
+def fail(sentences: list[str], seed: int) -> None:
+    if sentences:
+        sys.exit("\n".join([*sentences[: 4 * _SHOWN], f"{len(sentences)} differences; SEED={seed}"]))
+
+
+def sync_file(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+# --- Data ---------------------------------------------------------------------
+
+
+def reserve(path: str, leave_mib: str) -> None:
+    os.sync()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    room = os.fstatvfs(fd)
+    size = room.f_bfree * room.f_frsize - int(leave_mib) * _MIB
+    if size > 0:
+        os.posix_fallocate(fd, 0, size)
+    os.fsync(fd)
+    os.close(fd)
+    print(f"reserved {max(size, 0)} bytes")
+
+
+def _told(directory: str) -> str:
+    """Where the sizes are kept: not on the disk in question."""
+    return f"{os.environ.get('ORACLE_NOTES', '/run')}/fill{directory.replace('/', '-')}"
+
+
+def fill(directory: str, seed_text: str, most_mib: str | None = None) -> None:
+    """Freed blocks are free once their transaction is committed, hence the sync."""
+    os.sync()
+    os.makedirs(directory, exist_ok=True)
+    pattern, sizes = Pattern(int(seed_text)), []
+    left = int(most_mib) * _MIB if most_mib else 1 << 62
+    while left > 0:
+        number, wanted = len(sizes), min(_FILE_BYTES, left)
+        try:
+            fd = os.open(f"{directory}/{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            break
+        end = pattern.write(fd, number, wanted)
+        os.fsync(fd)
+        os.close(fd)
+        sizes.append(end)
+        left -= end
+        if end < wanted:
+            break
+    sync_file(directory)
+    with open(_told(directory), "w") as file:
+        json.dump(sizes, file)
+    print(f"filled {sum(sizes)} bytes in {len(sizes)} files")
+
+
+def compare(directory: str, seed_text: str) -> None:
+    pattern = Pattern(int(seed_text))
+    with open(_told(directory)) as file:
+        sizes = json.load(file)
+    there = sorted(os.listdir(directory))
+    expected = sorted(str(number) for number in range(len(sizes)))
+    wrong = [] if there == expected else [f"{directory} holds other names: {sorted({*there} ^ {*expected})[:9]}"]
+    for number, size in enumerate(sizes):
+        wrong += pattern.wrong(f"{directory}/{number}", number, size)
+    fail(wrong, int(seed_text))
+    print(f"compared {sum(sizes)} bytes in {len(sizes)} files")
+
+
+def drain(mount_point: str) -> None:
+    fd = os.open(mount_point, os.O_RDONLY)
+    fcntl.ioctl(fd, _CHECKPOINT, struct.pack("I", 0))
+    os.close(fd)
+
+
+# --- Names --------------------------------------------------------------------
+
+
+@dataclass
+class Inode:
+    kind: str
+    owner: int = 0
+    file: int = 0
+    size: int = 0
+    links: int = 1
+    attributes: dict[str, bytes] = field(default_factory=dict)
+
+
+class World:
+    """A model, and with `real` the same on the disk."""
+
+    def __init__(self, root: str, seed: int, *, real: bool) -> None:
+        self.root, self.seed, self.real = root, seed, real
+        self.inodes: dict[str, Inode] = {}
+        self.pattern = Pattern(seed)
+        self.files = 0
+        self.operations = 0
+
+    def _do(self, call: Callable[..., object], *arguments: object) -> None:
+        self.operations += 1
+        if self.real:
+            call(*arguments)
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def mkdir(self, name: str) -> None:
+        self.inodes[name] = Inode("d")
+        self._do(os.mkdir, self.path(name))
+
+    def rmdir(self, name: str) -> None:
+        del self.inodes[name]
+        self._do(os.rmdir, self.path(name))
+
+    def link(self, name: str, other: str) -> None:
+        self.inodes[other] = self.inodes[name]
+        self.inodes[name].links += 1
+        self._do(os.link, self.path(name), self.path(other))
+
+    def unlink(self, name: str) -> None:
+        self.inodes.pop(name).links -= 1
+        self._do(os.unlink, self.path(name))
+
+    def own(self, name: str, owner: int) -> None:
+        self.inodes[name].owner = owner
+        self._do(os.chown, self.path(name), owner, owner)
+
+    def attribute(self, name: str, key: str, value: bytes) -> None:
+        self.inodes[name].attributes[key] = value
+        self._do(os.setxattr, self.path(name), key, value)
+
+    def sync(self, name: str) -> None:
+        self._do(sync_file, self.path(name))
+
+    def write(self, name: str, size: int) -> None:
+        self.files += 1
+        self.inodes[name] = Inode("f", file=self.files, size=size)
+        self._do(self._write, self.path(name), self.files, size)
+
+    def _write(self, path: str, file: int, size: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        end = self.pattern.write(fd, file, size)
+        if end < size:
+            sys.exit(f"{path}: the disk is full after {end} of {size} bytes")
+        os.fsync(fd)
+        os.close(fd)
+
+    def compare(self, name: str) -> None:
+        self._do(self._compare, name)
+
+    def _compare(self, name: str) -> None:
+        inode = self.inodes[name]
+        fail(self.pattern.wrong(self.path(name), inode.file, inode.size), self.seed)
+
+
+def _long(random_: random.Random, number: int) -> str:
+    """ext4's longest names have 255 bytes."""
+    return f"{number:05}-{random_.randrange(1 << 32):08x}-{'n' * random_.randrange(180, 236)}"
+
+
+def turns(world: World, seed: int, count: int) -> Iterator[int]:
+    """The same names and sizes for the same seed, whether they are only thought of or real."""
+    for turn in range(count):
+        choose = random.Random(f"{seed} {turn}")
+        wide, dirs, data = f"wide{turn}", f"dirs{turn}", f"data{turn}"
+        names = [f"{wide}/{_long(choose, number)}" for number in range(choose.randrange(400, 1500))]
+        world.mkdir(wide)
+        world.mkdir(data)
+        world.write(f"{wide}/origin", 100)
+        for number, name in enumerate(names):
+            world.link(f"{wide}/origin", name)
+            if number % 60 == 59:
+                world.sync(wide)
+        _directories(world, choose, dirs)
+        choose.shuffle(names)
+        half = len(names) // 2
+        for name in names[:half]:
+            world.unlink(name)
+        world.sync(wide)
+        if choose.randrange(4):
+            for name in names[half:]:
+                world.unlink(name)
+            world.unlink(f"{wide}/origin")
+            world.rmdir(wide)
+        # What was freed is free when its transaction is committed; then it becomes file data at once.
+        world.sync(data)
+        for number in range(8):
+            world.write(f"{data}/{number}", choose.randrange(1, 160_000))
+        if turn > 1:
+            _forget(world, turn - 2)
+        yield turn
+
+
+def _directories(world: World, choose: random.Random, base: str) -> None:
+    """A block of its own for each, and now and then attributes and a small sync."""
+    world.mkdir(base)
+    for number in range(choose.randrange(500, 1300)):
+        name = f"{base}/{number}"
+        world.mkdir(name)
+        if number % 7 == 0:
+            world.own(name, 1000 + choose.randrange(6))
+        if number % 9 == 0:
+            world.attribute(name, "user.a", choose.randbytes(choose.randrange(1, 700)))
+        if number % 11 == 0:
+            world.mkdir(f"{name}/{_long(choose, number)}")
+        if number % 40 == 39:
+            world.sync(name)
+
+
+def _forget(world: World, turn: int) -> None:
+    """All that a turn left: directories first become empty."""
+    tops = (f"wide{turn}", f"dirs{turn}", f"data{turn}")
+    for name in sorted((name for name in world.inodes if name.split("/")[0] in tops), reverse=True):
+        inode = world.inodes[name]
+        if inode.kind == "d":
+            world.rmdir(name)
+            continue
+        if name.startswith("data"):
+            world.compare(name)
+        world.unlink(name)
+
+
+def churn(root: str, seed_text: str, count: str) -> None:
+    os.makedirs(root, exist_ok=True)
+    world = World(root, int(seed_text), real=True)
+    for _ in turns(world, int(seed_text), int(count)):
+        pass
+    print(f"operations {world.operations}")
+
+
+def check(root: str, seed_text: str, count: str) -> None:
+    seed = int(seed_text)
+    world = World(root, seed, real=False)
+    for _ in turns(world, seed, int(count)):
+        pass
+    wrong, found = [], set()
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        for path in (f"{folder}/{name}" for name in (*folders, *names)):
+            name = path[len(root) + 1 :]
+            found.add(name)
+            if name in world.inodes:
+                wrong += _differs(world, path, world.inodes[name])
+    strange = sorted(found ^ set(world.inodes))
+    wrong += [f"{root}/{name} is {'there' if name in found else 'gone'}" for name in strange]
+    fail(wrong, seed)
+    print(f"checked {len(found)} names")
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _differs(world: World, path: str, inode: Inode) -> list[str]:
+    there = os.lstat(path)
+    if (there.st_uid, there.st_gid) != (inode.owner, inode.owner):
+        return [f"{path} belongs to {there.st_uid}, {there.st_gid} instead of {inode.owner}"]
+    for key, value in inode.attributes.items():
+        if os.getxattr(path, key) != value:
+            return [f"{path} has another {key}"]
+    if inode.kind == "d":
+        return []
+    if there.st_nlink != inode.links:
+        return [f"{path} has {there.st_nlink} links instead of {inode.links}"]
+    return world.pattern.wrong(path, inode.file, inode.size) if inode.links == 1 else []
+
+
+# --- Encryption ---------------------------------------------------------------
+
+
+def unlock(mount_point: str, secret: str | None = None) -> None:
+    key = hashlib.sha512(b"key").digest()
+    fd = os.open(mount_point, os.O_RDONLY)
+    argument = struct.pack("II32s", 2, 0, b"") + struct.pack("II32x", len(key), 0) + key
+    identifier = fcntl.ioctl(fd, _ADD_KEY, argument)[8:24]
+    os.close(fd)
+    if secret is not None:
+        os.mkdir(secret)
+        fd = os.open(secret, os.O_RDONLY)
+        # AES-256 in XTS and CTS, names padded to 32 bytes.
+        fcntl.ioctl(fd, _SET_POLICY, struct.pack("4B4x16s", 2, 1, 4, 3, identifier))
+        os.close(fd)
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (reserve, fill, compare, churn, check, drain, unlock)
+}
+
+
+def main(verb: str, *arguments: str) -> None:
+    VERBS[verb](*arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
