@@ -32,12 +32,8 @@ PARTS = {
     ),
     "lazy_scrub.c": ("scrub_used", "scrub_distance", "lazy_damaged"),
 }  # fmt: skip
-# Small logs have no snapshots; here they do.
-VARIABLE = {
-    "PERIOD_LEAST": "model_period_least",
-    "PERIOD_MOST": "model_period_most",
-    "LOG_LEAST": "model_log_least",
-}
+# So that even small logs have many snapshots.
+VARIABLE = {"PERIOD_PART": "model_period_part", "CLOSING_BLOCKS": "model_closing_blocks"}
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
 FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-fno-strict-aliasing", "-fwrapv", "-g")
@@ -69,6 +65,7 @@ def prepare(sources: Path, into: Path) -> list[Path]:
     shutil.copytree(sources / INCLUDE / "linux", into / "include/linux")
     wanted: set[str] = {"linux/jbd2.h"}
     compiled: list[Path] = []
+    varied = 0
     for name in (*WHOLE, *sorted(path.name for path in (sources / JBD2).glob("*.h"))):
         source = sources / JBD2 / name
         if not source.exists():
@@ -76,11 +73,13 @@ def prepare(sources: Path, into: Path) -> list[Path]:
         text = source.read_text()
         wanted |= included(text)
         for constant, variable in VARIABLE.items():
-            text = re.sub(rf"^(#define {constant})\s.*$", rf"\1 {variable}", text, flags=re.M)
+            text, count = re.subn(rf"^(#define {constant})\s.*$", rf"\1 {variable}", text, flags=re.M)
+            varied += count
         if name.endswith(".c"):
             text = '#include "part.h"\n#line 1\n' + text
             compiled.append(into / name)
         (into / name).write_text(text)
+    assert varied == len(VARIABLE), "a constant that the model varies is gone"
     (into / "lazy_part.c").write_text(parts(sources))
     for name in sorted(wanted):
         stub = into / "include" / name

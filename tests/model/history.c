@@ -20,13 +20,15 @@ enum kind { FREE, META, FREEING, FILE_DATA, FILE_FREEING };
 
 struct statistics stats;
 bool failed, verbose;
-u32 model_period_least, model_period_most, model_log_least;
+u32 model_period_part, model_closing_blocks;
 struct home homes[HOMES_MOST];
 u32 nr_homes;
 
 static char failure[512];
 static const u8 *history, *history_end;
 static u32 slots, layout_kind, versions;
+/* Blocks side by side that are damaged at most. */
+static u32 damage_run = 1;
 static bool escapes, high_homes, warned, may_warn, quiet;
 /* A transaction that holds a snapshot and is not durable, and the last that is. */
 static bool cut_snapshot;
@@ -1043,7 +1045,7 @@ static void damage_and_mount(u32 luck, u32 how)
 		return;
 	}
 	blk = ref.log_blk;
-	span = lazy_log_distance(&journal, tail, blk);
+	span = lazy_log_distance(&journal, tail, ref.start);
 	if (how % 8 < 5 || !span) {
 		for (i = how / 8 % ref.blocks; i; i--)
 			blk = lazy_next_log_blk(&journal, blk);
@@ -1057,18 +1059,98 @@ static void damage_and_mount(u32 luck, u32 how)
 	for (i = how * 7919 % span; i; i--)
 		blk = lazy_next_log_blk(&journal, blk);
 	if (*(const __be32 *)disk_block(blk) == cpu_to_be32(JBD2_MAGIC_NUMBER))
-		/* An older snapshot may be wanted, too. */
-		if (((const __be32 *)disk_block(blk))[4] ==
-		    cpu_to_be32(0x4c5a5953)) {
-			mount();
-			return;
-		}
-	if (*(const __be32 *)disk_block(blk) == cpu_to_be32(JBD2_MAGIC_NUMBER))
 		stats.damage_passed++;
 	else
 		stats.damaged_copies++;
 	if (!mount_damaged(blk, how) || warned)
 		model_fail("damage in front of a snapshot is noticed");
+}
+
+/*
+ * What is found in a log with damage that no snapshot covers may be less, if
+ * that is said, but no block that was freed comes back, and nothing that is
+ * older than what was found is taken for it without a word.
+ */
+static void check_damaged(tid_t tail, tid_t known)
+{
+	struct jbd2_lazy *lazy = journal.j_lazy;
+	u32 expected[HOMES_MOST], i, nr = nr_log;
+	tid_t last = lazy->scan_tid - 1;
+
+	if (tid_gt(known, last))
+		model_fail("the log ends with %u, and %u was durable", last,
+			   known);
+	while (nr_log && tid_gt(log_list[nr_log - 1].tid, last))
+		nr_log--;
+	expected_map(tail, expected);
+	nr_log = nr;
+	for (i = 0; i < nr_homes && !failed; i++) {
+		unsigned long log_blk = 0;
+		bool found = jmap_lookup(&lazy->map, home_number(i), &log_blk,
+					 NULL);
+
+		if (found && !expected[i])
+			model_fail("block %u, which was freed, comes back through damage",
+				   i);
+		else if (log_blk != expected[i] && !lazy->lost)
+			model_fail("block %u is at log block %lu, should be at %u, and nothing is said to be lost",
+				   i, log_blk, expected[i]);
+	}
+}
+
+/* Damage @run blocks side by side, anywhere in the log. */
+static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
+{
+	const journal_superblock_t *sb;
+	u8 before[8][BLOCK];
+	unsigned long blk, first;
+	struct snap_ref ref;
+	u32 i, span = 0;
+	tid_t known;
+	int err;
+
+	power_off(luck);
+	sb = sb_read();
+	stats.crash_mounts++;
+	if (lazy_marked(sb, &known, &ref) && nr_log)
+		span = lazy_log_distance(&journal, be32_to_cpu(sb->s_start),
+					 log_list[nr_log - 1].log_end);
+	if (!span || tid_gt(be32_to_cpu(sb->s_sequence),
+			    log_list[nr_log - 1].tid)) {
+		mount();
+		return;
+	}
+	blk = be32_to_cpu(sb->s_start);
+	for (i = where % span; i; i--)
+		blk = lazy_next_log_blk(&journal, blk);
+	first = blk;
+	run = min(run, ARRAY_SIZE(before));
+	for (i = 0; i < run; i++, blk = lazy_next_log_blk(&journal, blk)) {
+		memcpy(before[i], disk_block(blk), BLOCK);
+		disk_damage(blk, how);
+	}
+	say("damage %u to %u log blocks from %lu on\n", how % 4, run, first);
+	may_warn = true;
+	warned = false;
+	err = stock_mount_with(layout_kind, true, stock_replay);
+	may_warn = false;
+	if (err == -EFSCORRUPTED)
+		stats.damage_refused++;
+	else if (err)
+		model_fail("the mount fails: %d", err);
+	else
+		check_damaged(be32_to_cpu(sb->s_sequence), known);
+	stats.damage_bridged += !err && warned;
+	for (i = run, blk = first; i--;) {
+		u32 at = run - 1 - i;
+
+		disk_restore(blk, before[at]);
+		blk = lazy_next_log_blk(&journal, blk);
+	}
+	if (journal.j_lazy)
+		stock_unload();
+	if (!failed)
+		mount();
 }
 
 /* ------------------------------------------------------------------------- */
@@ -1147,8 +1229,15 @@ static void step(bool alone)
 		crash(first / 8 % 4 ? take() : 255 * (first / 32 % 2));
 		break;
 	case 29:
-		if (alone)
-			damage_and_mount(take(), take());
+		if (!alone)
+			break;
+		first = take();
+		nr = take();
+		if (first % 4)
+			damage_and_mount(nr, take());
+		else
+			damage_anywhere(nr, take() | take() << 8, take(),
+					1 + first / 4 % damage_run);
 		break;
 	case 30:
 		first = take();
@@ -1207,9 +1296,8 @@ static void run(const u8 *bytes, size_t nr)
 	layout_kind = header[2];
 	escapes = header[3] % 4;
 	high_homes = header[3] / 4 % 2;
-	model_log_least = header[4] % 16 ? 64 : 4096;
-	model_period_least = 16 << header[4] / 16 % 4;
-	model_period_most = 1024;
+	model_period_part = 4 << header[4] % 5;
+	model_closing_blocks = header[4] / 16 % 4 ? 4 << header[4] / 16 % 4 : 512;
 	failed = false;
 	failure[0] = 0;
 	may_warn = false;
@@ -1262,6 +1350,8 @@ int main(int argc, char **argv)
 	static u8 bytes[1 << 16];
 	u32 length;
 
+	if (getenv("DAMAGE_RUN"))
+		damage_run = atoi(getenv("DAMAGE_RUN"));
 	if (argc == 3) {
 		const char *hex = argv[2];
 

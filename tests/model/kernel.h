@@ -131,9 +131,11 @@ static inline unsigned int ilog2(u64 value)
 	return 63 - __builtin_clzll(value);
 }
 
+#define GOLDEN_RATIO_64 0x61C8864680B583EBull
+
 static inline u32 hash_64_generic(u64 value, unsigned int bits)
 {
-	return value * 0x61C8864680B583EBull >> (64 - bits);
+	return value * GOLDEN_RATIO_64 >> (64 - bits);
 }
 
 #define hash_64 hash_64_generic

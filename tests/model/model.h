@@ -35,7 +35,7 @@
 	each(crashes_in_snapshot) each(lost_writes) each(torn_writes)	\
 	each(remains) each(seals) each(drains) each(stock_replays)	\
 	each(aborts) each(damaged_snapshots) each(damaged_copies)	\
-	each(damage_passed)	\
+	each(damage_passed) each(damage_bridged) each(damage_refused)	\
 	each(mounts_without_memory) each(read_only_mounts)		\
 	each(log_full)
 
@@ -49,7 +49,7 @@ extern struct statistics stats;
 extern bool failed, verbose;
 
 /* Numbers that the source has as constants; build.py makes variables of them. */
-extern u32 model_period_least, model_period_most, model_log_least;
+extern u32 model_period_part, model_closing_blocks;
 
 /* --- disk.c --- */
 

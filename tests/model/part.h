@@ -9,7 +9,7 @@
 #include <linux/jbd2.h>
 #include "lazy.h"
 
-extern u32 model_period_least, model_period_most, model_log_least;
+extern u32 model_period_part, model_closing_blocks;
 
 static inline int model_refresh(struct jbd2_lazy *lazy)
 {

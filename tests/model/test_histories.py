@@ -8,6 +8,7 @@ Another seed, or more histories:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -47,13 +48,13 @@ def explore(runner: histories.Runner, count: int, mutant: str = "") -> int:
     @given(HISTORY)
     def one(history: bytes) -> None:
         nonlocal ran
-        if failed:
-            return
         ran += 1
         if runner.run(history):
             failed.append(history)
+            raise Wrong
 
-    one()
+    with contextlib.suppress(Wrong):
+        one()
     if failed:
         # Steps do not shrink as bytes do, hence not by hypothesis.
         history = histories.shrunk(runner, failed[0])
