@@ -76,7 +76,7 @@ class Bench:
 
     @property
     def built(self) -> build.Built:
-        return built(self.variant)
+        return built(build.chosen(self.variant))
 
     def formatted(
         self,

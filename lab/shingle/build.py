@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +39,19 @@ VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
 # More for a variant, of which no drive's key depends.
 _MORE = {"sanitize": ROOT / "machine/checkers/91-faults.config"}
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (smp.py).
-SMP = "smp"
+SMP, KCSAN = "smp", "kcsan"
+_ON_A_PC = {SMP, KCSAN}
+# A machine that counts which lines ran (coverage.py).
+COVERAGE = "coverage"
 _SMP_FRAGMENTS = ("machine/checkers/smp.config", "machine/config/20-ext4.config")
+_OWN_FRAGMENTS = {
+    SMP: _SMP_FRAGMENTS,
+    KCSAN: (*_SMP_FRAGMENTS, "machine/checkers/kcsan.config"),
+    COVERAGE: (
+        *(f"machine/config/{name}.config" for name in _COMMON_FRAGMENTS),
+        "machine/checkers/coverage.config",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,11 @@ class Built:
     @property
     def machine(self) -> Machine:
         return Machine(self.kernel.linux, self.crates.guest, self.arguments)
+
+
+def chosen(variant: str) -> str:
+    """The variant that is booted where this one is meant: another, when the lines of a suite are counted."""
+    return os.environ.get("SHINGLE_KERNEL", variant)
 
 
 def everything(variant: str = "main", *, progress: Progress = SILENT) -> Built:
@@ -189,8 +205,8 @@ def mutants() -> dict[str, Path]:
 def fragments(variant: str) -> list[Path]:
     """The kconfig fragments of a variant: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
     base, _ = _split(variant)
-    if base == SMP:
-        return [ROOT / name for name in _SMP_FRAGMENTS]
+    if base in _OWN_FRAGMENTS:
+        return [ROOT / name for name in _OWN_FRAGMENTS[base]]
     names = sorted((*_COMMON_FRAGMENTS, VARIANTS[base]))
     more = [_MORE[base]] if base in _MORE else []
     return [*(ROOT / "machine/config" / f"{name}.config" for name in names), *more]
@@ -209,6 +225,30 @@ def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
     return kernel_tree.Recipe(overlay, tuple(patches))
 
 
+def watched() -> list[str]:
+    """The C files that we write or change in ext4 and jbd2, by their place in the kernel tree."""
+    names = set(kernel_tree.overlay_of(ROOT / "kernel"))
+    for patch in (ROOT / "kernel/patches").glob("*.patch"):
+        names |= kernel_tree.touched_by(patch.read_text())
+    return sorted(name for name in names if name.startswith("fs/") and name.endswith(".c"))
+
+
+def _flags(base: str) -> list[str]:
+    """What make is told for a variant that instruments the files of `watched` and nothing else.
+
+    No Makefile says it, since ours are upstream's. Of a name that other folders have, too, all files are instrumented.
+    """
+    stems = sorted({Path(name).stem for name in watched()})
+    if base == COVERAGE:
+        counted = [f"CFLAGS_{stem}.o=--coverage -fprofile-update=prefer-atomic" for stem in stems]
+        wraps = "-Wl,--wrap,malloc -Wl,--wrap,free -Wl,--wrap,calloc"
+        # User-Mode Linux's linker script knows no .fini_array.00100, where gcc says what happens at the end.
+        return [*counted, f"LINK_WRAPS={wraps} -L. --coverage -Wl,-u,__gcov_dump -Wl,-fini=__gcov_dump"]
+    if base == KCSAN:
+        return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in stems)]
+    return []
+
+
 def _is_code(patch: Path) -> bool:
     """A word in the documentation builds no kernel anew."""
     return any(not name.startswith("Documentation/") for name in kernel_tree.touched_by(patch.read_text()))
@@ -218,7 +258,7 @@ def _split(variant: str) -> tuple[str, str | None]:
     """A variant's configuration and its mutant."""
     kind, _, rest = variant.partition(":")
     if kind != "mutant":
-        if variant not in VARIANTS and variant != SMP:
+        if variant not in VARIANTS and variant not in _OWN_FRAGMENTS:
             raise unknown_name("kernel variant", variant, [*VARIANTS, *(f"mutant:{name}" for name in mutants())])
         return variant, None
     name, _, base = rest.partition(":")
@@ -244,10 +284,11 @@ def compiler_version() -> str:
 
 
 def kernel_key(variant: str, crates: Crates) -> str:
-    return _kernel_key(recipe(variant, crates), [path.read_text() for path in fragments(variant)])
+    options = [path.read_text() for path in fragments(variant)]
+    return _kernel_key(recipe(variant, crates), options, _flags(_split(variant)[0]))
 
 
-def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str]) -> str:
+def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str], flags: Sequence[str] = ()) -> str:
     """The key of a kernel: source, our files, patches in order, configuration, compiler."""
     key = ContentKey(f"kernel {_RECIPE_VERSION}").text("source", source_key()).text("gcc", compiler_version())
     for name, path in sorted(made_of.overlay.items()):
@@ -256,6 +297,8 @@ def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str]) -> str:
         key.file(str(number), path)
     for number, text in enumerate(options, len(made_of.patches)):
         key.text(str(number), hashlib.sha256(text.encode()).hexdigest())
+    for flag in flags:
+        key.text("flag", flag)
     return key.hexdigest()
 
 
@@ -280,7 +323,7 @@ def build_recipe(
     name: str, base: str, made_of: kernel_tree.Recipe, options: Sequence[str], *, progress: Progress = SILENT
 ) -> Kernel:
     """The kernel of a recipe, configured with these fragments; its objects lie with those of the variant `base`."""
-    key = _kernel_key(made_of, options)
+    key = _kernel_key(made_of, options, _flags(base))
     stored = cache() / "kernels" / key
     if not stored.exists():
         with locked("kernel"):
@@ -293,16 +336,28 @@ def build_recipe(
     return Kernel(stored / "linux", stored / "config", version, key)
 
 
-def _build_kernel(
-    variant: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
-) -> None:
+@dataclass(frozen=True)
+class _Make:
+    """A configured kernel: make's arguments, where the objects and what make says go, and the source's version."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    out: Path
+    log: Path
+    version: str
+
+
+def _configured(
+    name: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], progress: Progress = SILENT
+) -> _Make:
+    """The source tree holds the recipe and the object folder `name` a configuration. The lock is held."""
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, source_key()):
         with progress.task("unpacking the kernel source"):
             kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
     kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
-    out = BUILD / base
+    out = BUILD / name
     unfinished = out / ".unfinished"
     if unfinished.exists():
         # What a killed make was writing is cut off, and looks done to the next one. ccache has the rest.
@@ -311,34 +366,83 @@ def _build_kernel(
     unfinished.touch()
     allconfig = out / "requested.config"
     allconfig.write_text("\n".join(texts))
-    log = BUILD / f"{base}.log"
+    log = BUILD / f"{name}.log"
     log.write_bytes(b"")
-    make = [
+    command = (
         "make",
         "-C",
         str(tree),
         f"O={out}",
-        f"ARCH={'x86_64' if base == SMP else 'um'}",
+        f"ARCH={'x86_64' if base in _ON_A_PC else 'um'}",
         "CC=ccache gcc",
         "HOSTCC=ccache gcc",
         "LOCALVERSION=",
-    ]
+        *_flags(base),
+    )
     environment = _kernel_environment() | {"KCONFIG_ALLCONFIG": str(allconfig)}
-    process.run([*make, "allnoconfig"], what="configuring the kernel", limit_s=300, env=environment, log=log)
+    process.run([*command, "allnoconfig"], what="configuring the kernel", limit_s=300, env=environment, log=log)
     kernel_tree.check_options(texts, (out / ".config").read_text())
-    with progress.task(f"building the kernel ({variant})") as tell, _reporting(log, tell):
+    return _Make(command, environment, out, log, found)
+
+
+def _build_kernel(
+    variant: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
+) -> None:
+    make = _configured(base, base, made_of, texts, progress)
+    if base == COVERAGE:
+        _put_libgcov(make.out)
+    image = "bzImage" if base in _ON_A_PC else "linux"
+    with progress.task(f"building the kernel ({variant})") as tell, _reporting(make.log, tell):
         process.run(
-            [*make, f"-j{os.cpu_count() or 1}", "bzImage" if base == SMP else "linux"],
+            [*make.command, f"-j{os.cpu_count() or 1}", image],
             what=f"building the kernel ({variant})",
             limit_s=_KERNEL_LIMIT_S,
-            env=environment,
-            log=log,
+            env=make.environment,
+            log=make.log,
         )
-    unfinished.unlink()
+    (make.out / ".unfinished").unlink()
     with stored_at(stored) as part:
-        shutil.copy2(out / ("arch/x86/boot/bzImage" if base == SMP else "linux"), part / "linux")
-        shutil.copy2(out / ".config", part / "config")
-        (part / "version").write_text(found + "\n")
+        shutil.copy2(make.out / (f"arch/x86/boot/{image}" if base in _ON_A_PC else image), part / "linux")
+        shutil.copy2(make.out / ".config", part / "config")
+        (part / "version").write_text(make.version + "\n")
+        for name in watched() if base == COVERAGE else ():
+            notes = (part / "notes" / name).with_suffix(".gcno")
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2((make.out / name).with_suffix(".gcno"), notes)
+            shutil.copy2(BUILD / "linux" / name, notes.with_suffix(".c"))
+
+
+def compiled_alone(more: Sequence[str], added: Mapping[str, Path]) -> str:
+    """What make says when it compiles the files of `watched` anew, and the `added` ones, told `more`.
+
+    All of our code is on, with its unit tests and what is for tests only. Nothing is linked.
+    """
+    objects = [str(Path(name).with_suffix(".o")) for name in (*watched(), *added)]
+    texts = [path.read_text() for path in fragments(COVERAGE)]
+    made_of = recipe("main", build_crates())
+    made_of = kernel_tree.Recipe({**made_of.overlay, **added}, made_of.patches)
+    with locked("kernel"):
+        # A folder of its own, and the flags of `main`: nothing is counted.
+        make = _configured("lint", "main", made_of, texts)
+        for each in objects:
+            (make.out / each).unlink(missing_ok=True)
+        said = process.run(
+            [*make.command, "-s", f"-j{os.cpu_count() or 1}", *more, *objects],
+            what="compiling our files",
+            limit_s=_KERNEL_LIMIT_S,
+            env=make.environment,
+        )
+        (make.out / ".unfinished").unlink()
+    return said
+
+
+def _put_libgcov(out: Path) -> None:
+    """gcc's library for counters, without the name that it has in common with the kernel (fs/seq_file.c)."""
+    library = process.run(["gcc", "-print-file-name=libgcov.a"], what="gcc", limit_s=30).strip()
+    renamed = ("--redefine-sym", "mangle_path=gcov_mangle_path")
+    process.run(["objcopy", *renamed, library, out / "libgcov.a"], what="objcopy", limit_s=60)
+    # make does not see that a link would be another one.
+    (out / "vmlinux").unlink(missing_ok=True)
 
 
 def _kernel_environment() -> dict[str, str]:

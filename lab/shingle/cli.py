@@ -22,6 +22,7 @@ from shingle import (
     build_trace,
     claims,
     claims_page,
+    coverage,
     crash,
     crash_workload,
     damage,
@@ -564,7 +565,7 @@ def crash_command(
         raise click.UsageError("--replay needs the --workload that the state is of.")
     with Terminal(err) as progress:
         kernels = {each.kernel for each in workloads} | {"main"}
-        built = {variant: build.everything(variant, progress=progress) for variant in sorted(kernels)}
+        built = {each: build.everything(build.chosen(each), progress=progress) for each in sorted(kernels)}
         if damaged:
             with progress.task("damaging logs") as tell:
                 _damage(workloads, states, seed, replay, keep, record_file, built, tell)
@@ -593,6 +594,9 @@ def crash_command(
             out.print(f"  {problem}", markup=False, soft_wrap=True)
     if total.failures:
         raise Failure(f"{len(total.failures)} of {total.states} states are not as they should be.")
+    missing = None if replay is not None else crash.lacking(explored, workloads)
+    if missing is not None:
+        raise Failure(missing)
 
 
 def _damage(
@@ -639,41 +643,84 @@ def _damage(
     "--mix", type=click.IntRange(10), default=1000, show_default=True, help="Of a life; a thread's operations."
 )
 @click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
+@click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
+@click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
+@click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
+@click.option("--kernel", "variant", default="sanitize", show_default=True, help="As for ./shingle build.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
 )
 def torture_command(
-    operations: int, seed: int, mix: int, on_smp: bool, on_stock: bool, lives: int, record_file: Path | None
+    operations: int,
+    seed: int,
+    mix: int,
+    on_smp: bool,
+    kcsan: bool,
+    on_stock: bool,
+    lives: int,
+    only: int | None,
+    without: str,
+    variant: str,
+    record_file: Path | None,
 ) -> None:
-    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/journal-lazy.md)."""
+    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/torture.md)."""
     done: list[torture.Life] = []
+    left_out = _split(without)
     with Terminal(err) as progress:
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            built = build.everything(build.SMP if on_smp else "sanitize", progress=progress)
+            on_pc = build.KCSAN if kcsan else build.SMP
+            built = build.everything(on_pc if on_smp else build.chosen(variant), progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
         began = time.monotonic()
         with progress.task("torture") as tell:
             if emulated:
-                series = smp.series(system, lives, seed, mix=mix, tell=tell)
+                series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
             else:
-                series = torture.series(built, operations, seed, mix=mix, tell=tell)
+                leaks = variant == "sanitize"
+                series = torture.series(
+                    built, operations, seed, mix=mix, only=only, without=left_out, leaks=leaks, tell=tell
+                )
             for life in series:
                 done.append(life)
                 out.print(torture.described(life), soft_wrap=True)
+                if not emulated:
+                    out.print(f"  {torture.replayed(seed, mix, life)}", soft_wrap=True)
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
                     torture.write_record(record_file, life, kernel, seed, processors=processors)
     seconds, total = time.monotonic() - began, sum(life.operations for life in done)
+    table.put(out, torture.table(done))
+    missing = torture.lacking(done)
+    if missing:
+        raise Failure(missing[0], detail=missing[1:])
     out.print(
         f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
         f"nothing differed, no complaint; seed {seed}",
         soft_wrap=True,
     )
+
+
+@cli.command("coverage", epilog=examples("coverage", "coverage kunit crash", "coverage --missing lazy_scrub.c"))
+@click.argument("suites", nargs=-1)
+@click.option("--page", is_flag=True, help="Only renew docs/coverage.md from the records.")
+@click.option("--missing", help="Only show the lines that nothing ran, of functions or files with this in their name.")
+def coverage_command(suites: tuple[str, ...], page: bool, missing: str | None) -> None:
+    """Count which lines of journal_lazy the suites run: kunit, tests, torture, crash (docs/coverage.md)."""
+    coverage.check(suites)
+    with Terminal(err) as progress:
+        if missing is not None:
+            for line in coverage.missing(missing, build.everything(build.COVERAGE, progress=progress).kernel):
+                out.print(line, markup=False, soft_wrap=True)
+            return
+        if not page:
+            coverage.run(suites or tuple(coverage.SUITES), progress)
+    coverage.write_page()
+    out.print(f"{coverage.PAGE}", markup=False, soft_wrap=True)
 
 
 @cli.command("build", epilog=examples("build", "build sanitize", "build mutant:NAME"))

@@ -4,6 +4,7 @@
 A round is one workload with one seed. The workload is recorded once, and so are recoveries of some of the states that
 it can leave, and recoveries of some of the states that those can leave. From the records come distinct states; each is
 checked by stock e2fsck, a stock mount and a lazy one, and all must show one tree, with what had been synced in it.
+Of a sample the free space is filled with files of a pattern and the log is sent home; then all files are compared.
 """
 
 from __future__ import annotations
@@ -40,10 +41,13 @@ _SHARES = (0.5, 0.3, 0.2)
 _STATES_A_RECOVERY = 60
 _RECOVERIES_MIN, _RECOVERIES_MAX = 3, 16
 _PER_BOOT = 400
+# Of so many states one is filled and drained.
+_ORACLE_ONE_IN = 10
 # Enough for every boundary and every write of a record.
 _PER_ROUND = 10_000
 # How many failures are printed.
 SHOWN = 10
+_ORACLE = Path(__file__).with_name("oracle.py")
 _MEMORY_MIB = 256
 _BOOT_LIMIT_S = 900.0
 _TOOL_LIMIT_S = 900.0
@@ -123,21 +127,30 @@ class View:
     read: str | None = None
 
 
-def views(state: State) -> list[View]:
-    """Stock, lazy, what e2fsck replayed; read-only or, at every second place, writable, and stock again after lazy."""
+def views(state: State, *, snapshots: bool = False) -> list[View]:
+    """Stock, lazy, what e2fsck replayed; read-only or, at every second place, writable, and stock again after lazy.
+
+    `snapshots`: a lazy mount more, that is asked for the snapshots it read.
+    """
     kept = f"{STATISTICS}/rebuilt"
+    asked = [View(_ASKED, f"ro,{LAZY}", read=f"{STATISTICS}/mount_snapshots")] if snapshots else []
     if state.place % 2:
         return [
             View("stock", f"ro,{STOCK}"),
+            *asked,
             View("lazy", f"ro,{LAZY}", read=kept),
             View("replayed", f"ro,{STOCK}", replayed=True),
         ]
     return [
         View("stock", STOCK),
+        *asked,
         View("lazy", LAZY, read=kept),
         View("stock after lazy", f"ro,{STOCK}", again=True),
         View("replayed", f"ro,{STOCK}", replayed=True),
     ]
+
+
+_ASKED = "lazy, for its snapshots"
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,8 @@ class Judgement:
     problems: tuple[str, ...]
     refused: bool = False
     kept: bool = False
+    # The lazy mount read snapshots.
+    snapshots: bool = False
 
 
 def judge(
@@ -157,24 +172,25 @@ def judge(
 ) -> Judgement:
     """What is wrong with a state."""
     problems = [] if state.complaint is None else [state.complaint]
-    refused = kept = False
+    refused = kept = snapshots = False
     first: str | None = None
     for view, answer in zip(looked, answers, strict=True):
         error = _SAID.sub("", answer.get("error") or "")
         if error:
-            if view.name == "lazy" and may_refuse is not None and may_refuse in error:
+            if view.name in ("lazy", _ASKED) and may_refuse is not None and may_refuse in error:
                 refused = True
             else:
                 problems.append(f"{view.name} ({view.options}): {error}")
             continue
-        kept = kept or (view.name == "lazy" and answer.get("read") not in ("", "0", None))
+        told = answer.get("read") not in ("", "0", None)
+        kept, snapshots = kept or (view.name == "lazy" and told), snapshots or (view.name == _ASKED and told)
         tree = str(answer["tree"])
         if first is None:
             first = tree
             problems += [f"{view.name}: {each}" for each in broken_promises(held, trees[tree])]
         elif tree != first:
             problems.append(f"{view.name} shows another tree: {difference(trees[first], trees[tree])}")
-    return Judgement(tuple(problems), refused, kept)
+    return Judgement(tuple(problems), refused, kept, snapshots)
 
 
 def difference(a: Mapping[str, str], b: Mapping[str, str]) -> str:
@@ -224,6 +240,10 @@ class Tally:
     by_depth: Counter[int] = field(default_factory=Counter)
     by_fate: Counter[str] = field(default_factory=Counter)
     kept: int = 0
+    # With snapshots in the log that the lazy mount read.
+    snapshots: int = 0
+    # Filled, drained and compared.
+    compared: int = 0
     refused: int = 0
     boundaries: int = 0
     boundaries_cut: int = 0
@@ -248,7 +268,16 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         self.hashes |= other.hashes
-        for name in ("kept", "refused", "boundaries", "boundaries_cut", "writes", "writes_cut"):
+        for name in (
+            "kept",
+            "snapshots",
+            "compared",
+            "refused",
+            "boundaries",
+            "boundaries_cut",
+            "writes",
+            "writes_cut",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.rounds, self.boots, self.host_s = (
             self.rounds + other.rounds, self.boots + other.boots, self.host_s + other.host_s,
@@ -480,7 +509,8 @@ class Round:
     def _look(self, states: Sequence[State], sources: Sequence[Source]) -> None:
         """Boots machines that look at these states. One that brings its machine down has failed; the rest goes on."""
         left = list(states)
-        looked = {state.name: views(state) for state in states}
+        looked = {state.name: views(state, snapshots=self.workload.has_snapshots) for state in states}
+        wrong_before = len(self.tally.failures)
         while left:
             name = f"look{self.tally.boots}.out"
             died: str | None = None
@@ -507,7 +537,43 @@ class Round:
                         judged, problems=(*judged.problems, f"the kernel says: {_TIME.sub('', trouble.line)}")
                     )
                 self._count(state, judged)
-            return
+            break
+        wrong = {found.name for found in self.tally.failures[wrong_before:]}
+        self._fill_and_drain([state for state in states[::_ORACLE_ONE_IN] if state.name not in wrong])
+
+    def _fill_and_drain(self, states: Sequence[State]) -> None:
+        """What a lazy mount would write over the files of others is found by filling all that is free."""
+        left = list(states)
+        while left:
+            checks, answers = self.folder / "fill.jsonl", f"fill{self.tally.boots}.out"
+            checks.write_text("".join(json.dumps({"name": each.name, "state": each.cut}) + "\n" for each in left))
+            argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{_ORACLE.name}", "states", f"{job.OUT}/{checks.name}"]
+            step = job.run([*argv, f"{job.OUT}/answers.jsonl", LAZY])
+            died: str | None = None
+            disk = self.folder / "states.disk"
+            try:
+                self._boot(answers, [step], disk, "main", files=(checks, _ORACLE), expected=tuple(Trouble))
+            except Failure as failure:
+                died = str(failure)
+            found = _lines_of(self.folder / answers / "answers.jsonl")
+            said = by_state((self.folder / answers / "console.log").read_text(errors="replace"), [e.name for e in left])
+            for state, answer in zip(left, found, strict=False):
+                trouble = diagnose(said.get(state.name, ""))
+                problems = [f"filled and drained: {answer['wrong']}"] if answer["wrong"] else []
+                if trouble is not None:
+                    problems.append(f"filled and drained, the kernel says: {_TIME.sub('', trouble.line)}")
+                if answer["wrong"] == _NOT_MOUNTED:
+                    # Which the other looks have judged.
+                    continue
+                self.tally.compared += 1
+                if problems:
+                    self._wrong(state.name, tuple(problems))
+            if died is None:
+                return
+            if process.stopping() or len(found) >= len(left):
+                raise Failure(died)
+            self._wrong(left[len(found)].name, (f"filled and drained: {died}",))
+            left = left[len(found) + 1 :]
 
     def _boot_to_look(self, name: str, states: Sequence[State], looked: Mapping[str, Sequence[View]]) -> None:
         checks = self.folder / "checks.jsonl"
@@ -535,6 +601,7 @@ class Round:
         self.tally.by_depth[state.depth] += 1
         self.tally.by_fate[state.fate] += 1
         self.tally.kept += judged.kept
+        self.tally.snapshots += judged.snapshots
         self.tally.refused += judged.refused
         if judged.problems:
             self._wrong(state.name, judged.problems)
@@ -542,6 +609,16 @@ class Round:
     def _wrong(self, name: str, problems: tuple[str, ...]) -> None:
         found = Found(self.workload.name, self.seed, name, problems, self.flush_ignored)
         self.tally.failures.append(found)
+
+
+# As the oracle says it.
+_NOT_MOUNTED = "not mounted"
+
+
+def _lines_of(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file that may have been cut off."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def read_answers(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, list[dict[str, Any]]]]:
@@ -664,13 +741,27 @@ def replay(
     return Explored({workload.name: tally}, tally.host_s, _cpu_s() - cpu_before_s)
 
 
+def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
+    """What a run promised and did not have: snapshots in the logs of its states, and data that was compared."""
+    able = [each for each in workloads if each.has_snapshots]
+    total = explored.total
+    if able and total.states and not total.snapshots:
+        return f"None of {total.states} states had a snapshot in its log."
+    if len(able) * 2 > len(workloads) and total.snapshots * 2 < total.states:
+        return f"Only {total.snapshots} of {total.states} states had a snapshot in the log: half of them should."
+    if total.states >= _ORACLE_ONE_IN and not total.compared:
+        return f"None of {total.states} states was filled, drained and compared."
+    return None
+
+
 def table(explored: Explored) -> Table:
     """A row per workload, and the sum."""
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     shown.add_column("workload", no_wrap=True)
     headings = (
         "states", "cut\nonce", "twice", "three\ntimes", "all\nlost", "all\nkept", "some", "other\norder",
-        "boundaries\ncut", "writes\ncut", "log\ntaken over", "refused", "wrong",
+        "boundaries\ncut", "writes\ncut", "log\ntaken over", "snapshots\nin the log", "filled,\ncompared",
+        "refused", "wrong",
     )  # fmt: skip
     for heading in headings:
         shown.add_column(heading, justify="right", no_wrap=True)
@@ -680,7 +771,7 @@ def table(explored: Explored) -> Table:
             *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
             *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
             f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
-            f"{tally.kept:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
+            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
         )  # fmt: skip
     return shown
 
@@ -705,8 +796,9 @@ def write_records(path: Path, explored: Explored, built: build.Built, seed: int)
     with path.open("a") as file:
         for name, tally in {**explored.tallies, "all": explored.total}.items():
             line = {
-                "schema": 1, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
+                "schema": 2, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
                 "failures": len(tally.failures), "refused": tally.refused, "kept": tally.kept,
+                "snapshots": tally.snapshots, "compared": tally.compared,
                 "by_cuts": {str(depth): count for depth, count in sorted(tally.by_depth.items())},
                 "by_fate": dict(sorted(tally.by_fate.items())),
                 "boundaries": tally.boundaries, "boundaries_cut": tally.boundaries_cut,

@@ -17,6 +17,8 @@ MARKS = "/sys/block/shd0/shingle/mark"
 # Written into the record when the first mount is over: what comes before is recovery.
 MOUNTED = "mounted"
 WORK = "work"
+# From so many blocks on a log has snapshots.
+SNAPSHOTS_FROM = 4096
 
 # EXT4_IOC_RESIZE_FS; resize2fs wants a mount table that the guest does not have.
 _RESIZE = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x40086610, struct.pack('Q', {blocks}))"
@@ -30,9 +32,10 @@ class Workload:
     kind: str
     steps: Callable[[Workload, int], list[job.Step]]
     mkfs: tuple[str, ...] = ()
-    journal_mib: int = 4
+    # A log with snapshots; what users have is larger, and costs the explorer time.
+    journal_mib: int = 20
     block_bytes: int = 4096
-    disk_mib: int = 32
+    disk_mib: int = 48
     # The file system at first, where it is smaller than the disk.
     made_mib: int | None = None
     # The kernel that the workload and the nested recoveries run on; states are checked on `main`.
@@ -43,6 +46,11 @@ class Workload:
     may_refuse: str | None = None
     # What the kernel that is recorded may complain of: a mutant's own checks are not what is tested here.
     complains: tuple[Trouble, ...] = ()
+
+    @property
+    def has_snapshots(self) -> bool:
+        """The journal's superblock is no block of the log."""
+        return (self.journal_mib << 20) // self.block_bytes - 1 >= SNAPSHOTS_FROM
 
     @property
     def extended(self) -> tuple[str, ...]:
@@ -60,11 +68,17 @@ def mounted(*steps: job.Step, options: str = LAZY, policy: str | None = None) ->
     return [job.mount("ext4", options), job.mark(MOUNTED), *chosen, *steps]
 
 
+def _short(workload: Workload, seed: int) -> list[job.Step]:
+    """A mount that does little; its unmount leaves a snapshot, so that all states behind it have one."""
+    return [*mounted(marked(workload.kind, seed + 5, 12, fsync_one_in=1, path="short")), job.umount()]
+
+
 def _twice(workload: Workload, seed: int) -> list[job.Step]:
     """Two mounts, so that the second goes on with the log of the first."""
     first = marked(workload.kind, seed, 150, fsync_one_in=3)
     second = marked(workload.kind, seed + 1, 150, clear=WORK, path="more", fsync_one_in=3)
-    return [*mounted(first), job.umount(), *mounted(second)]
+    before = _short(workload, seed) if workload.has_snapshots else []
+    return [*before, *mounted(first), job.umount(), *mounted(second)]
 
 
 def _turns(workload: Workload, seed: int) -> list[job.Step]:
@@ -140,23 +154,39 @@ _DISTURB = (
 
 def _races(workload: Workload, seed: int) -> list[job.Step]:
     load = marked(workload.kind, seed, 150, fsync_one_in=2)
-    return mounted(job.background(list(_DISTURB)), load, job.stop_background())
+    before = _short(workload, seed) if workload.has_snapshots else []
+    return [*before, *mounted(job.background(list(_DISTURB)), load, job.stop_background())]
+
+
+def _periods(workload: Workload, seed: int) -> list[job.Step]:
+    """Wide directories are logged, logged again and freed, a period of the log and more in each of four mounts."""
+    steps = _short(workload, seed)
+    for turn in range(4):
+        load = marked(
+            workload.kind, seed + turn, 90, fsync_one_in=2, path=f"turn{turn}", wide=250, dirs=40,
+            **({"clear": WORK} if turn == 2 else {}),
+        )  # fmt: skip
+        steps += [*mounted(load), *([job.umount()] if turn < 3 else [])]
+    return steps
 
 
 _QUOTA = ("-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota")
 
 _ALL = (
-    Workload("storm", "files come and go, in two mounts of one log", "storm", _twice),
-    Workload("rename", "names move over each other and across directories", "rename", _twice, journal_mib=8),
+    Workload("storm", "files come and go, in mounts of one log", "storm", _twice),
+    Workload("rename", "names move over each other and across directories", "rename", _twice),
     Workload("truncate", "files shrink, grow and get holes", "truncate", _twice),
     Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice),
-    Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA, journal_mib=8),
+    Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA),
     Workload(
-        "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=8, made_mib=24,
-        disk_mib=48, may_refuse="the log holds another superblock, run e2fsck first",
+        "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=20, made_mib=40,
+        disk_mib=80, may_refuse="the log holds another superblock, run e2fsck first",
     ),
-    Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps),
-    Workload("cleaner", "much is live in a full log, with each of the cleaner's policies", "xattr", _cleaner),
+    Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps, journal_mib=4, disk_mib=32),
+    Workload(
+        "cleaner", "much is live in a full log, with each of the cleaner's policies", "xattr", _cleaner, journal_mib=4,
+        disk_mib=32,
+    ),
     Workload(
         "races", "freed blocks become data while others are demoted and re-logged, with delays", "reuse", _races,
         kernel="mutant:control", beside=_DISTURB,
@@ -164,7 +194,15 @@ _ALL = (
     Workload("turns", "lazy and stock mounts take turns", "mixed", _turns),
     Workload(
         "small-blocks", "blocks of 1 KiB, the smallest journal of all, and an orphan file", "mixed", _wraps,
-        ("-O", "orphan_file"), block_bytes=1024, journal_mib=1,
+        ("-O", "orphan_file"), block_bytes=1024, journal_mib=1, disk_mib=32,
+    ),
+    Workload(
+        "periods", "wide directories freed, and several snapshots in a log of 1 KiB blocks", "mixed", _periods,
+        block_bytes=1024, journal_mib=5, disk_mib=48,
+    ),
+    Workload(
+        "wrapped", "a log of 1 KiB blocks with snapshots, filled several times over", "reuse", _periods,
+        block_bytes=1024, journal_mib=5, disk_mib=32,
     ),
 )  # fmt: skip
 WORKLOADS = {each.name: each for each in _ALL}

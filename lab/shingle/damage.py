@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich import box
@@ -63,7 +63,9 @@ def _snapshots(workload: Workload, seed: int) -> list[job.Step]:
 WORKLOADS = {
     each.name: each
     for each in (
-        *(crash_workload.WORKLOADS[name] for name in ("storm", "cleaner", "quota", "small-blocks")),
+        *(crash_workload.WORKLOADS[name] for name in ("cleaner", "small-blocks")),
+        replace(crash_workload.WORKLOADS["storm"], journal_mib=4, disk_mib=32),
+        replace(crash_workload.WORKLOADS["quota"], journal_mib=8, disk_mib=32),
         Workload("snapshots", "snapshots in a log of 4 KiB blocks", "mixed", _snapshots, journal_mib=32, disk_mib=96),
         Workload(
             "small-snapshots", "many snapshots in a log of 1 KiB blocks", "mixed", _snapshots, block_bytes=1024,

@@ -56,6 +56,8 @@ Nothing uses it yet but its unit tests.
 """
 
 SERIES = (
+    # Fixes of stock ext4, of which the rest needs none.
+    *(Mail(f"0000-{number}-*.patch") for number in (1, 2, 3, 4)),
     Mail("0001-*.patch"),
     Mail("0002-*.patch", ("fs/jbd2/jmap*",), _MAP, only=("fs/jbd2/Kconfig", "fs/jbd2/Makefile")),
     Mail("0002-*.patch", ("fs/jbd2/*", "include/*")),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH - starts faster
+# ruff: noqa: PTH102, PTH103, PTH110, PTH116, PTH119, PTH123, PTH208
 """Runs in the machine: an oracle for data and for names. What is read back is held against a model that needs no disk.
 
 oracle.py reserve FILE MIB            a file of blocks that nobody uses, which leaves so much free space
@@ -10,6 +10,7 @@ oracle.py churn DIR SEED TURNS        long names, directories, attributes and sy
 oracle.py check DIR SEED TURNS        compares what churn left with what it must have left
 oracle.py drain MOUNTPOINT            sends everything in the log home (EXT4_IOC_CHECKPOINT)
 oracle.py unlock MOUNTPOINT [DIR]     adds the key of encrypted directories; makes DIR one of them
+oracle.py states FILE ANSWERS OPTIONS each state of a crash explorer's disk is mounted, filled, drained and compared
 
 The pattern of a block depends on the seed, the file and the offset, so a block of another file, of another place or of
 another time is told from the right one. A difference ends the program with a sentence that names seed, file and place.
@@ -17,12 +18,14 @@ another time is told from the right one. A difference ends the program with a se
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
 import json
 import os
 import random
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +37,8 @@ _PIECE = 1024
 _FILE_BYTES = 4 * _MIB
 _CHECKPOINT = 0x4004662B
 _ADD_KEY, _SET_POLICY = 0xC0506617, 0x800C6613
+# For extent trees that grow when the disk is full.
+_HELD_BACK = 64
 # Of so many wrong pieces one line each.
 _SHOWN = 5
 
@@ -68,7 +73,8 @@ class Pattern:
 
     def wrong(self, path: str, file: int, size: int) -> list[str]:
         """What differs in a file: a line for each of the first pieces, and their number."""
-        found, count = [], 0
+        found: list[str] = []
+        count = 0
         fd = os.open(path, os.O_RDONLY)
         try:
             there = os.fstat(fd).st_size
@@ -90,8 +96,10 @@ class Pattern:
 
 
 def fail(sentences: list[str], seed: int) -> None:
+    """The last line is what the host shows first."""
     if sentences:
-        sys.exit("\n".join([*sentences[: 4 * _SHOWN], f"{len(sentences)} differences; SEED={seed}"]))
+        shown = sentences[: 4 * _SHOWN]
+        sys.exit("\n".join([*shown, f"{len(sentences)} differences, the last: {sentences[-1]}; SEED={seed}"]))
 
 
 def sync_file(path: str) -> None:
@@ -120,31 +128,53 @@ def _told(directory: str) -> str:
     return f"{os.environ.get('ORACLE_NOTES', '/run')}/fill{directory.replace('/', '-')}"
 
 
+def _hold_back(directory: str, clusters: int) -> None:
+    """What ext4 keeps for itself is free space that a stale block may be written to."""
+    device = os.stat(directory).st_dev
+    name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+    for kind in ("ext4", "ext4lazy"):
+        path = f"/sys/fs/{kind}/{name}/reserved_clusters"
+        if os.path.exists(path):
+            with open(path, "w") as file:
+                file.write(str(clusters))
+
+
 def fill(directory: str, seed_text: str, most_mib: str | None = None) -> None:
     """Freed blocks are free once their transaction is committed, hence the sync."""
     os.sync()
     os.makedirs(directory, exist_ok=True)
-    pattern, sizes = Pattern(int(seed_text)), []
+    pattern, sizes = Pattern(int(seed_text)), list[int]()
     left = int(most_mib) * _MIB if most_mib else 1 << 62
-    while left > 0:
-        number, wanted = len(sizes), min(_FILE_BYTES, left)
-        try:
-            fd = os.open(f"{directory}/{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            break
-        end = pattern.write(fd, number, wanted)
-        os.fsync(fd)
-        os.close(fd)
-        sizes.append(end)
-        left -= end
-        if end < wanted:
-            break
+    _hold_back(directory, _HELD_BACK)
+    for most in (_FILE_BYTES, _FILE_BYTES // 64):
+        full = False
+        while left > 0 and not full:
+            number, wanted = len(sizes), min(most, left)
+            end = _filled(pattern, f"{directory}/{number}", number, wanted)
+            full = end is None or end < wanted
+            sizes += [] if end is None else [end]
+            left -= end or 0
+        # What a transaction that is not committed has freed.
+        os.sync()
     sync_file(directory)
     with open(_told(directory), "w") as file:
         json.dump(sizes, file)
-    print(f"filled {sum(sizes)} bytes in {len(sizes)} files")
+    room = os.statvfs(directory)
+    print(f"filled {sum(sizes)} bytes in {len(sizes)} files; {room.f_bfree} blocks are free")
+
+
+def _filled(pattern: Pattern, path: str, number: int, size: int) -> int | None:
+    """The size that a file came to; None: there is no room for the file."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return None
+    end = pattern.write(fd, number, size)
+    os.fsync(fd)
+    os.close(fd)
+    return end
 
 
 def compare(directory: str, seed_text: str) -> None:
@@ -374,8 +404,70 @@ def unlock(mount_point: str, secret: str | None = None) -> None:
         os.close(fd)
 
 
+# --- States of the crash explorer ---------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def _put(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _tree(root: str) -> dict[str, str]:
+    """What is there, but for what fill wrote; contents are hashed."""
+    found = {}
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = sorted(name for name in folders if f"{folder}/{name}" != f"{root}/filled")
+        for path in (f"{folder}/{name}" for name in (*folders, *names)):
+            there = os.lstat(path)
+            what = f"{there.st_mode:o} {there.st_uid} {there.st_gid}"
+            if stat.S_ISREG(there.st_mode):
+                with open(path, "rb") as file:
+                    what += f" {there.st_size} {there.st_nlink} {hashlib.sha1(file.read()).hexdigest()}"
+            found[path] = what
+    return found
+
+
+def _state(number: int, options: str) -> str:
+    """What is wrong with a state; nothing if it cannot be mounted, which is the explorer's own business."""
+    _put("/sys/block/shd0/shingle/state", str(number))
+    if _libc.mount(b"/dev/shd0", b"/mnt", b"ext4", 0, options.encode()) < 0:
+        return "not mounted"
+    try:
+        before = _tree("/mnt")
+        fill("/mnt/filled", str(number))
+        drain("/mnt")
+        _put("/proc/sys/vm/drop_caches", "3")
+        compare("/mnt/filled", str(number))
+        after = _tree("/mnt")
+        if after != before:
+            other = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+            return f"{other[0]} was {before.get(other[0], 'gone')} and is {after.get(other[0], 'gone')}"
+    except (OSError, SystemExit) as error:
+        return str(error).splitlines()[-1]
+    finally:
+        _checked(_libc.umount2(b"/mnt", 0), "umount")
+    return ""
+
+
+def states(checks: str, answers: str, options: str) -> None:
+    with open(checks) as file, open(answers, "w") as out:
+        for line in file:
+            wanted = json.loads(line)
+            # In one write, or it is two messages.
+            _put("/dev/kmsg", f"<4>crash: {wanted['name']}")
+            print(json.dumps({"name": wanted["name"], "wrong": _state(wanted["state"], options)}), file=out, flush=True)
+
+
 VERBS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (reserve, fill, compare, churn, check, drain, unlock)
+    each.__name__: each for each in (reserve, fill, compare, churn, check, drain, unlock, states)
 }
 
 

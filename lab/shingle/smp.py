@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The torture of journal_lazy on four processors under QEMU: the composed kernel for a PC, with lockdep and delays, or
-Debian's unmodified kernel with the module ext4lazy.
+Debian's unmodified kernel with the module ext4lazy (docs/torture.md).
 
 User-Mode Linux has one processor. Here the same stress (stress.sh) runs on several, on a virtio disk whose image stays:
 each life ends with the death of QEMU while the next stress runs, and the next one begins with what the image holds. The
@@ -14,41 +14,59 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import build, fsx, stock_kernel
+from shingle import build, fsx, races, stock_kernel, torture
 from shingle.console import diagnose
 from shingle.failure import Failure
 from shingle.paths import run_directory
 from shingle.progress import SILENT, Progress
-from shingle.torture import FSX_SETTINGS, FSX_SHARE, POLICIES, STRESS, Life, assert_clean, operations_of
+from shingle.torture import COUNTED, FIRST, FSX_SETTINGS, FSX_SHARE, ORACLE, POLICIES, STRESS, Life, Shape
 
 PROCESSORS = 4
-_DISK_BYTES = 1 << 30
 _LIFE_LIMIT_S = 1800.0
 _KILL_S = (0.5, 10.0)
+# The disk is made on the host, where a journal on another device needs devices.
+_NOT_HERE = ("external-journal",)
 
 _SCRIPT = """
-same() {{ run $1 load run mix --dir /mnt --set path='"'$2'"' --set seed=$3 --set threads=4 --set operations={mix} \\
-	--set verify_every={mix} --set files_max=150 --set stage='"verify"'; }}
-run mount mount -t {kind} -o journal_lazy /dev/vda /mnt
+oracle() {{ python3 -I /oracle.py "$@"; }}
+same() {{
+	run $1 load run mix --dir {base} --set path='"'$2'"' --set seed=$3 --set threads=4 --set operations={mix} \
+		--set verify_every={mix} --set files_max=150 --set stage='"verify"'
+	run $1-names oracle check {base}/$2.names $3 {turns}
+}}
+run mount mount -t {kind} -o {options} /dev/vda /mnt
 lazy=/sys/fs/{kind}/vda/journal_lazy
-say kept: $(cat $lazy/rebuilt)
+[ {secret} = no ] || run unlocked oracle unlock /mnt
 echo {policy} >$lazy/policy
-if [ {number} -gt 0 ]; then
+if [ {number} = 0 ]; then
+	[ {secret} = no ] || run secret oracle unlock /mnt {base}
+	run reserved oracle reserve /mnt/reserved {room}
+else
 	same verified life$(({number} - 1)) {before}
-	rm -rf /mnt/*.fsx? /mnt/c* /mnt/life$(({number} - 2))
+	rm -rf /mnt/*.fsx? /mnt/c* {base}/c* {base}/life$(({number} - 2))*
 fi
-run stress sh /stress.sh /usr/bin life{number} {seed} {mix} {fsx}
+if [ {compare} = yes ]; then
+	run filled oracle fill /mnt/filled {seed}
+	run drained oracle drain /mnt
+	echo 3 >/proc/sys/vm/drop_caches
+	run compared oracle compare /mnt/filled {seed}
+	same behind life$(({number} - 1)) {before}
+	rm -rf /mnt/filled
+fi
+run stress sh /stress.sh /usr/bin {base} life{number} {seed} {mix} {fsx} {turns}
+say names: $(grep '^operations ' /tmp/out)
 run sync sync
 same checked life{number} {seed}
+say counts: $(cd $lazy && grep -s . {counted} /dev/null)
 if [ {last} = yes ]; then
 	run unmounted umount /mnt
 else
-	say synced: $(cat $lazy/relogged) relogged, $(cat $lazy/demoted) demoted
-	sh /stress.sh /usr/bin c{number} $(({seed} + 7)) 1000000 1000000
+	say synced: yes
+	sh /stress.sh /usr/bin {base} c{number} $(({seed} + 7)) 1000000 1000000 1000000
 	fail the stress ended
 fi
 """
@@ -69,7 +87,7 @@ def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
     load = build.build_crates(progress=progress).load
 
     def make(folder: Path) -> System:
-        guest = stock_kernel.guest(kernel, module, load, folder, more=(fsx.program(),))
+        guest = stock_kernel.guest(kernel, module, load, folder, more=(fsx.program(),), python=(ORACLE,))
         return System(_armed(guest), "ext4lazy")
 
     return kernel.name, make
@@ -80,8 +98,9 @@ def composed(built: build.Built) -> Callable[[Path], System]:
 
     def make(folder: Path) -> System:
         root = stock_kernel.empty_root(folder)
-        for program in (Path("/bin/dash"), built.crates.load, fsx.program()):
+        for program in (Path("/bin/dash"), Path("/usr/bin/python3"), built.crates.load, fsx.program()):
             stock_kernel.take_program(program, root)
+        stock_kernel.take_python(ORACLE, root)
         shutil.copy("/bin/busybox", root / "bin/busybox")
         (root / "bin/sh").symlink_to("dash")
         (root / "init").write_text(stock_kernel.INIT.replace("MODULES", ""))
@@ -93,45 +112,67 @@ def composed(built: build.Built) -> Callable[[Path], System]:
 
 
 def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
-    return replace(guest, cpus=PROCESSORS, extra={path.name: path.read_bytes() for path in (STRESS, FSX_SETTINGS)})
+    return replace(
+        guest, cpus=PROCESSORS, extra={path.name: path.read_bytes() for path in (STRESS, FSX_SETTINGS, ORACLE)}
+    )
 
 
 def series(
-    system: Callable[[Path], System], lives: int, seed: int, *, mix: int, block_bytes: int = 4096,
-    tell: Callable[[str], None] = lambda text: None,
+    system: Callable[[Path], System], lives: int, seed: int, *, mix: int, only: int | None = None,
+    without: Sequence[str] = (), tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
-    """So many mounts of one volume, each but the last ended by a kill."""
+    """So many mounts, some of each volume, each but a volume's last ended by a kill."""
+    drawn = (each for each in torture.shapes(seed, (*without, *_NOT_HERE)) if only in (None, each.number))
+    left = lives
     with tempfile.TemporaryDirectory(prefix="shingle-smp-", dir=run_directory()) as name:
         folder = Path(name)
-        machine, disk, image = system(folder), folder / "disk", folder / "copy"
-        with disk.open("wb") as file:
-            file.truncate(_DISK_BYTES)
-        made = ["-b", str(block_bytes), "-J", f"size={4 if block_bytes == 1024 else 16}"]
-        subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", *made, disk], check=True)
-        before = 0
-        for number in range(lives):
-            tell(f"life {number} of {lives}")
-            choose = random.Random(f"{seed} smp {block_bytes} {number}")
-            own, policy, last = choose.randrange(1 << 30), choose.choice(POLICIES), number + 1 == lives
-            script = _SCRIPT.format(
-                mix=mix, fsx=FSX_SHARE * mix, number=number, seed=own, before=before, policy=policy,
-                last="yes" if last else "no", kind=machine.kind,
+        machine = system(folder)
+        while left > 0:
+            count = min(left, torture.LIVES)
+            yield from _lives(machine, next(drawn), count, seed, mix, folder, tell)
+            left -= count if only is None else left
+
+
+def _lives(
+    machine: System, shape: Shape, count: int, seed: int, mix: int, folder: Path, tell: Callable[[str], None]
+) -> Iterator[Life]:
+    disk, image = folder / "disk", folder / "copy"
+    with disk.open("wb") as file:
+        file.truncate(0)
+        file.truncate(shape.file_system_bytes)
+    subprocess.run(shape.mke2fs(str(disk), None), check=True)
+    before = 0
+    for number in range(count):
+        tell(f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB)")
+        choose = random.Random(f"{seed} smp {shape} {number}")
+        own, policy, last = choose.randrange(1 << 30), choose.choice(POLICIES), number + 1 == count
+        script = _SCRIPT.format(
+            mix=mix, fsx=FSX_SHARE * mix, turns=torture.turns_of(mix), number=number, seed=own, before=before,
+            policy=policy, last="yes" if last else "no", kind=machine.kind, base=shape.made.base,
+            options=shape.made.mount_options, secret="yes" if shape.made.secret else "no", room=torture.ROOM_MIB,
+            compare="yes" if number % 2 else "no", counted=" ".join((*COUNTED, *FIRST)),
+        )  # fmt: skip
+        began = time.monotonic()
+        place = (
+            f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB) on {PROCESSORS} "
+            f"processors, --seed {seed} --mix {mix} --volume {shape.number}"
+        )
+        try:
+            booted = machine.guest.boot(
+                script, [disk], folder=folder, limit_s=_LIFE_LIMIT_S,
+                kill_after=None if last else ("synced", choose.uniform(*_KILL_S)),
             )  # fmt: skip
-            began = time.monotonic()
-            place = f"life {number} on {PROCESSORS} processors, seed {seed}, --mix {mix}"
-            try:
-                booted = machine.guest.boot(
-                    script, [disk], folder=folder, limit_s=_LIFE_LIMIT_S,
-                    kill_after=None if last else ("synced", choose.uniform(*_KILL_S)),
-                )  # fmt: skip
-                trouble = diagnose(booted.console)
-                if trouble is not None:
-                    said = booted.console[booted.console.index(trouble.line) :].splitlines()[:60]
-                    raise Failure(f"the kernel {trouble.trouble.value}: {trouble.line}", detail=said)
-                shutil.copyfile(disk, image)
-                assert_clean(image, f"what the end of life {number} left")
-            except Failure as failure:
-                raise Failure(f"{place}: {failure}", detail=failure.detail) from None
-            before = own
-            kept = int(booted.one("kept"))
-            yield Life(number, own, block_bytes, operations_of(mix), time.monotonic() - began, kept, policy)
+            trouble = diagnose(races.without_others(booted.console))
+            if trouble is not None:
+                said = booted.console[booted.console.index(trouble.line) :].splitlines()[:60]
+                raise Failure(f"the kernel {trouble.trouble.value}: {trouble.line}", detail=said)
+            shutil.copyfile(disk, image)
+            torture.assert_clean(image, f"what the end of life {number} left")
+        except Failure as failure:
+            raise Failure(f"{place}: {failure}", detail=failure.detail) from None
+        before = own
+        names = int(booted.one("names").split()[1])
+        compared = int(booted.one("compared").split()[1]) if number % 2 else 0
+        counts = torture.counts_of([booted.one("counts").replace(" ", "\n")])
+        operations = torture.operations_of(mix, names)
+        yield Life(number, own, shape, operations, time.monotonic() - began, policy, counts, compared)

@@ -366,8 +366,13 @@ def empty_root(folder: Path) -> Path:
     return root
 
 
-def guest(chosen: Kernel, built: Module, load: Path, folder: Path, more: Sequence[Path] = ()) -> Guest:
-    """The guest's file system: busybox, the modules, stock tools, ours, the load generators, and more programs."""
+def guest(
+    chosen: Kernel, built: Module, load: Path, folder: Path, more: Sequence[Path] = (), python: Sequence[Path] = ()
+) -> Guest:
+    """The guest's file system: busybox, the modules, stock tools, ours, the load generators, and more programs.
+
+    `python`: programs of Python for which its library is taken.
+    """
     root = empty_root(folder)
     modules = root / "lib/modules" / chosen.name
     modules.mkdir(parents=True)
@@ -385,7 +390,8 @@ def guest(chosen: Kernel, built: Module, load: Path, folder: Path, more: Sequenc
     shutil.copy("/bin/busybox", root / "bin/busybox")
     # Not busybox, whose shell takes its own mount for the system's.
     (root / "bin/sh").symlink_to("dash")
-    _take_python(built.root / "usr/sbin/ext4lazy", root)
+    for tool in (built.root / "usr/sbin/ext4lazy", *python):
+        take_python(tool, root)
     (root / "init").write_text(INIT.replace("MODULES", "virtio_blk loop dm-snapshot"))
     (root / "init").chmod(0o755)
     (root / "sbin/modprobe").symlink_to("/usr/bin/modprobe")  # where the kernel looks for it
@@ -416,11 +422,15 @@ def _take_module(chosen: Kernel, name: str, target: Path) -> None:
 def take_program(program: Path, root: Path) -> None:
     """A program of the host, with the libraries that it needs, all in their own places."""
     real = program.resolve()
-    listed = subprocess.run(["ldd", real], capture_output=True, text=True, check=False).stdout
-    for library in re.findall(r"(/\S+) \(0x", listed):
-        _copy(Path(library), root)
+    _take_libraries(real, root)
     folder = "usr/sbin" if program.parent.name == "sbin" else "usr/bin"
     shutil.copy(real, root / folder / program.name)
+
+
+def _take_libraries(binary: Path, root: Path) -> None:
+    listed = subprocess.run(["ldd", binary], capture_output=True, text=True, check=False).stdout
+    for library in re.findall(r"(/\S+) \(0x", listed):
+        _copy(Path(library), root)
 
 
 def _copy(path: Path, root: Path) -> None:
@@ -430,8 +440,8 @@ def _copy(path: Path, root: Path) -> None:
         shutil.copy2(path, target)
 
 
-def _take_python(tool: Path, root: Path) -> None:
-    """Of Python's library, what our tool imports."""
+def take_python(tool: Path, root: Path) -> None:
+    """Of Python's library, what a program imports."""
     code = (
         "import runpy, sys, json, encodings.ascii, encodings.latin_1\n"
         f"runpy.run_path({str(tool)!r}, run_name='asked')\n"
@@ -441,6 +451,8 @@ def _take_python(tool: Path, root: Path) -> None:
     for name in json.loads(asked.splitlines()[-1]):
         path = Path(name)
         _copy(path, root)
+        if path.suffix == ".so":
+            _take_libraries(path, root)
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.cpython-*.pyc"):
             _copy(compiled, root)
 

@@ -1,20 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# stress.sh FOLDER NAME SEED MIX FSX: in the machine, on /mnt, with the programs load and fsx in FOLDER and fsx.toml beside
-# this file: four threads that do MIX operations each below /mnt/NAME, held against a model, and two processes of FSX
-# operations each on a file.
-# Meanwhile the caches are dropped, and journal_lazy is told to move blocks home and to log them again, if it can be told.
-folder=$1 name=$2 seed=$3 mix=$4 fsx=$5
+# stress.sh FOLDER BASE NAME SEED MIX FSX TURNS: in the machine, with the programs load and fsx in FOLDER, and fsx.toml and
+# oracle.py beside this file: four threads that do MIX operations each below BASE/NAME, held against a model; two processes
+# of FSX operations each on a file; and TURNS turns of names, directories and synced files below BASE/NAME.names.
+# Meanwhile the caches are dropped, and journal_lazy is told to move blocks home and to log them again, if it can be told,
+# and to look through its log.
+folder=$1 base=$2 name=$3 seed=$4 mix=$5 fsx=$6 turns=$7
+own=${0%/*}
 set -- /sys/fs/ext4*/*/journal_lazy
 lazy=$1
 echo $$ >/run/stress.pid
 
 disturb() {
+	round=0
 	while :; do
 		[ -e "$lazy/demote" ] && echo 300 >"$lazy/demote"
 		sleep 0.4
 		[ -e "$lazy/relog" ] && echo 150 >"$lazy/relog"
 		sleep 0.4
+		[ $((round % 50)) = 3 ] && [ -e "$lazy/scrub" ] && echo 1 >"$lazy/scrub"
+		round=$((round + 1))
 		echo 3 >/proc/sys/vm/drop_caches
 	done
 }
@@ -22,15 +27,15 @@ disturb() {
 # fsx leaves what it maps for reading mapped, so each process does a part only.
 exercise() {
 	file=/mnt/$name.fsx$1
-	left=$fsx own=$((seed + $1))
+	left=$fsx seed=$((seed + $1))
 	while [ "$left" -gt 0 ]; do
 		count=$((left < 20000 ? left : 20000))
-		"$folder/fsx" -f "${0%/*}/fsx.toml" -N "$count" -S "$own" -P /run "$file" >"/run/$name.$1" 2>&1 || {
-			echo "fsx -N $count -S $own failed:"
+		"$folder/fsx" -f "$own/fsx.toml" -N "$count" -S "$seed" -P /run "$file" >"/run/$name.$1" 2>&1 || {
+			echo "fsx -N $count -S $seed failed:"
 			tail -n 20 "/run/$name.$1"
 			return 1
 		}
-		left=$((left - count)) own=$((own + 2))
+		left=$((left - count)) seed=$((seed + 2))
 	done
 	rm -f "$file" "/run/$name.$1"
 }
@@ -41,11 +46,14 @@ exercise 1 &
 one=$!
 exercise 2 &
 two=$!
-"$folder/load" run mix --dir /mnt --set "path=\"$name\"" --set "seed=$seed" --set threads=4 --set "operations=$mix" \
+/usr/bin/python3 -I "$own/oracle.py" churn "$base/$name.names" "$seed" "$turns" &
+names=$!
+"$folder/load" run mix --dir "$base" --set "path=\"$name\"" --set "seed=$seed" --set threads=4 --set "operations=$mix" \
 	--set "verify_every=$mix" --set files_max=150
 status=$?
 wait $one || status=1
 wait $two || status=1
+wait $names || status=1
 kill $disturber
 wait $disturber 2>/dev/null
 exit $status

@@ -66,7 +66,7 @@ def main(
     files = select(wanted or only, test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
         for variant in variants_for(files):
-            build.everything(variant, progress=progress)
+            build.everything(build.chosen(variant), progress=progress)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
     if sanitize:

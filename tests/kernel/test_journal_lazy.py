@@ -82,6 +82,8 @@ REFUSED = {
     "barrier=0": ("", "barrier=0"),
     "journal_async_commit,data=writeback": ("", "journal_async_commit"),
     "usrjquota=aquota.user,jqfmt=vfsv1": ("^quota", "usrjquota="),
+    "usrquota,grpquota": ("^quota", "usrquota, grpquota"),
+    "grpquota": ("^quota", "use the quota feature"),
     "": ("fast_commit", "fast commit"),
     "norecovery": ("^has_journal", "mounted w/o journal"),
     "noatime": ("^metadata_csum", "v3 checksums"),
@@ -107,7 +109,7 @@ def test_what_does_not_go_together_is_refused_with_a_reason(bench: Bench, option
     assert said and reason in said[0], booted.outcome.console
 
 
-REFUSED_LATER = ("journal_nolazy", "barrier=0", "nodelalloc", "usrjquota=aquota.user,jqfmt=vfsv1")
+REFUSED_LATER = ("journal_nolazy", "barrier=0", "nodelalloc", "usrjquota=aquota.user,jqfmt=vfsv1", "usrquota")
 
 
 def test_a_remount_is_refused_what_a_mount_is(bench: Bench) -> None:
@@ -125,6 +127,22 @@ def test_a_remount_is_refused_what_a_mount_is(bench: Bench) -> None:
     assert len(said) == len(REFUSED_LATER), booted.outcome.console
     mounts = next(str(step.extra["text"]) for step in booted.outcome.steps if step.do == "read")
     assert any("/mnt" in line and "journal_lazy" in line for line in mounts.splitlines()), mounts
+
+
+def test_a_refused_remount_changes_nothing(bench: Bench) -> None:
+    """The options are looked at before any is applied: no file is written meanwhile under one that is refused."""
+    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=stress.CAPACITY_BYTES)
+    # What a remount that fails late does not take back.
+    more = "max_dir_size_kb=77,inode_readahead_blks=64"
+    remounts = [
+        job.run(["/bin/mount", "-o", f"remount,{more},{options}", "/mnt"], may_fail=True) for options in REFUSED_LATER
+    ]
+    mounts = job.read("/proc/mounts")
+    steps = bench.mounted(formatted, mounts, *remounts, mounts, options="journal_lazy")
+    booted = bench.boot(steps, drive=formatted.file)
+    assert all(step.status != 0 for step in booted.outcome.steps if step.do == "exec")
+    before, after = (str(step.extra["text"]) for step in booted.outcome.steps if step.do == "read")
+    assert "journal_lazy" in before and after == before
 
 
 def test_without_the_option_nothing_is_lazy(bench: Bench) -> None:

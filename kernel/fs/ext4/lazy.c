@@ -13,37 +13,45 @@
 #include "ext4_extents.h"
 
 /**
- * ext4_lazy_refusal() - why the present options exclude journal_lazy
+ * ext4_lazy_refusal() - why options exclude journal_lazy
  * @sb: the file system
+ * @opt: s_mount_opt as it is or shall be
+ * @opt2: s_mount_opt2 as it is or shall be
  *
  * Return: a name for the message, or NULL if they go together.
  */
-static const char *ext4_lazy_refusal(struct super_block *sb)
+static const char *ext4_lazy_refusal(struct super_block *sb, unsigned int opt,
+				     unsigned int opt2)
 {
 	/* Data in the log is read by paths that know no map, and freed without
 	 * a revoke.
 	 */
-	if (test_opt(sb, DATA_FLAGS) == EXT4_MOUNT_JOURNAL_DATA)
+	if ((opt & EXT4_MOUNT_DATA_FLAGS) == EXT4_MOUNT_JOURNAL_DATA)
 		return "data=journal";
 	/* Without delayed allocation single files may journal their data. */
-	if (!test_opt(sb, DELALLOC))
+	if (!(opt & EXT4_MOUNT_DELALLOC))
 		return "nodelalloc";
 	/* Its replay writes home below copies that stay in the log. */
-	if (test_opt2(sb, JOURNAL_FAST_COMMIT) ||
+	if ((opt2 & EXT4_MOUNT2_JOURNAL_FAST_COMMIT) ||
 	    ext4_has_feature_fast_commit(sb))
 		return "fast commit";
 	/* The commit record may be durable before the copies are. */
-	if (test_opt(sb, JOURNAL_ASYNC_COMMIT))
+	if (opt & EXT4_MOUNT_JOURNAL_ASYNC_COMMIT)
 		return "journal_async_commit";
-	if (!test_opt(sb, BARRIER))
+	if (!(opt & EXT4_MOUNT_BARRIER))
 		return "barrier=0";
-#ifdef CONFIG_QUOTA
 	/* Quota files that are visible are read as files, past the map. */
-	for (int i = 0; i < EXT4_MAXQUOTAS; i++)
-		if (rcu_access_pointer(EXT4_SB(sb)->s_qf_names[i]))
-			return "usrjquota= or grpjquota= (use the quota feature)";
-#endif
+	if ((opt & EXT4_MOUNT_QUOTA) && !ext4_has_feature_quota(sb))
+		return "usrquota, grpquota, usrjquota= or grpjquota= (use the quota feature)";
 	return NULL;
+}
+
+/* The same of the present options. */
+static const char *ext4_lazy_refusal_now(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+
+	return ext4_lazy_refusal(sb, sbi->s_mount_opt, sbi->s_mount_opt2);
 }
 
 /* Where the log lies, as an array that covers it without holes. */
@@ -151,7 +159,7 @@ int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 	if (!test_opt2(sb, JOURNAL_LAZY) || !IS_ENABLED(CONFIG_JBD2_LAZY))
 		return 0;
 	/* Before a recovery that the refused mount would leave behind. */
-	refusal = ext4_lazy_refusal(sb);
+	refusal = ext4_lazy_refusal_now(sb);
 	if (refusal)
 		return ext4_lazy_refuse(sb, refusal);
 	/* Without the flag stock ext4 ignores the log; so do we. */
@@ -159,6 +167,18 @@ int ext4_lazy_prepare(struct super_block *sb, journal_t *journal)
 	    !jbd2_lazy_log_kept(journal))
 		return 0;
 	return ext4_lazy_attach(sb, journal);
+}
+
+/* What ext4 has read, holds, and will not ask about again. */
+static int ext4_lazy_refresh(struct super_block *sb, journal_t *journal)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	/* Nobody resizes a file system that is being mounted. */
+	struct buffer_head **group_desc =
+		rcu_dereference_protected(sbi->s_group_desc, 1);
+
+	return jbd2_lazy_refresh(journal, &sbi->s_sbh, 1) ?:
+	       jbd2_lazy_refresh(journal, group_desc, sbi->s_gdb_count);
 }
 
 /*
@@ -222,6 +242,8 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
 		return -ENOMEM;
 	err = jbd2_journal_load(journal);
 	if (!err)
+		err = ext4_lazy_refresh(sb, journal);
+	if (!err)
 		err = ext4_lazy_check_refreshed(sb, before);
 	/* The caller may write it, and the rest of the log is not at home. */
 	if (err)
@@ -256,7 +278,7 @@ int ext4_lazy_start(struct super_block *sb)
 		return -EINVAL;
 	}
 	/* The data mode may have been chosen since ext4_lazy_prepare(). */
-	refusal = ext4_lazy_refusal(sb);
+	refusal = ext4_lazy_refusal_now(sb);
 	if (!refusal && !jbd2_has_feature_csum3(journal))
 		refusal = "a journal without v3 checksums (metadata_csum)";
 	if (refusal)
@@ -353,6 +375,34 @@ void ext4_lazy_log_super(struct super_block *sb)
 	flush_work(&sbi->s_sb_upd_work);
 }
 
+/*
+ * Make the superblock what ext4_put_super() will write.  The cleaner may have
+ * just logged it again, and a commit may be writing its buffer: the checksum in
+ * the log is made before the write.  Write access waits for that, or gives the
+ * commit a copy.  The buffer's lock keeps out ext4_commit_super(), which takes
+ * no write access.
+ */
+static void ext4_lazy_close_super(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	struct buffer_head *sbh = sbi->s_sbh;
+	handle_t *handle;
+
+	/* An error aborts the journal, and then the log is others' anyway. */
+	handle = ext4_journal_start_sb(sb, EXT4_HT_MISC, 1);
+	if (IS_ERR(handle))
+		return;
+	if (!ext4_journal_get_write_access(handle, sb, sbh, EXT4_JTR_NONE)) {
+		lock_buffer(sbh);
+		ext4_clear_feature_orphan_present(sb);
+		sbi->s_es->s_state = cpu_to_le16(sbi->s_mount_state);
+		ext4_superblock_csum_set(sb);
+		unlock_buffer(sbh);
+		ext4_handle_dirty_metadata(handle, NULL, sbh);
+	}
+	ext4_journal_stop(handle);
+}
+
 /* Before the journal is destroyed: leave a log that others can replay. */
 void ext4_lazy_unmount(struct super_block *sb)
 {
@@ -369,32 +419,34 @@ void ext4_lazy_unmount(struct super_block *sb)
 		jbd2_journal_unlock_updates(journal);
 		return;
 	}
-	/* As ext4_put_super() writes it. */
-	ext4_clear_feature_orphan_present(sb);
-	sbi->s_es->s_state = cpu_to_le16(sbi->s_mount_state);
+	ext4_lazy_close_super(sb);
 	ext4_lazy_log_super(sb);
 }
 
 /**
  * ext4_lazy_check_remount() - whether new options fit the running journal
- * @sb: the file system, with its new options
- * @old_opt2: s_mount_opt2 before
+ * @sb: the file system, with its old options
+ * @opt: s_mount_opt as it shall be
+ * @opt2: s_mount_opt2 as it shall be
+ *
+ * Called before they are applied: a file that is written meanwhile must not
+ * find one of those that are refused.
  *
  * Return: 0, or -EINVAL with a message.
  */
-int ext4_lazy_check_remount(struct super_block *sb, unsigned int old_opt2)
+int ext4_lazy_check_remount(struct super_block *sb, unsigned int opt,
+			    unsigned int opt2)
 {
 	const char *refusal;
 
-	if ((old_opt2 ^ EXT4_SB(sb)->s_mount_opt2) &
-	    EXT4_MOUNT2_JOURNAL_LAZY) {
+	if ((opt2 ^ EXT4_SB(sb)->s_mount_opt2) & EXT4_MOUNT2_JOURNAL_LAZY) {
 		ext4_msg(sb, KERN_ERR,
 			 "can't change journal_lazy during remount");
 		return -EINVAL;
 	}
 	if (!test_opt2(sb, JOURNAL_LAZY))
 		return 0;
-	refusal = ext4_lazy_refusal(sb);
+	refusal = ext4_lazy_refusal(sb, opt, opt2);
 	if (refusal) {
 		ext4_msg(sb, KERN_ERR,
 			 "can't remount with both journal_lazy and %s",

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of lazy writeback journaling share: lazy.c (reads, commit,
- * demotion), lazy_mount.c (from one mount to the next), lazy_scan.c (reading
+ * What the files of lazy writeback journaling share: lazy.c (commit, start and
+ * stop), lazy_read.c (reads), lazy_demote.c (the way home), lazy_mount.c (from one mount to the next), lazy_scan.c (reading
  * the log), lazy_snapshot.c (so that little of it need be read), lazy_clean.c
  * (the cleaner), lazy_scrub.c (damage).
  */
 #ifndef _FS_JBD2_LAZY_H
 #define _FS_JBD2_LAZY_H
 
+#include <linux/bio.h>
 #include <linux/completion.h>
 #include <linux/jbd2.h>
 #include <linux/jbd2_lazy.h>
@@ -75,7 +76,6 @@ struct lazy_scrub {
 
 struct jbd2_lazy {
 	journal_t *journal;
-	struct address_space *mapping;	/* of j_fs_dev */
 	struct jmap map;
 	u64 homes;			/* blocks of j_fs_dev [load] */
 	struct jbd2_log_extent *extents;
@@ -85,11 +85,11 @@ struct jbd2_lazy {
 					 */
 	struct lazy_item *batch;	/* [j_checkpoint_mutex] */
 	unsigned int batch_len;
-	struct hlist_node node;		/* in lazy_list [lazy_mutex, RCU] */
-	refcount_t refs;		/* mount, and readers of the device */
-	struct completion unused;
-	struct rcu_head rcu;
 
+	/* lazy_read.c */
+	struct bio_set reads;
+	refcount_t refs;		/* mount, and reads of copies */
+	struct completion unused;
 	unsigned long last_read;	/* log block that was read last, or 0;
 					 * a hint [none]
 					 */
@@ -151,17 +151,25 @@ struct jbd2_lazy {
 };
 
 /* lazy.c */
+void lazy_debug_delay(void);
+
+/* lazy_read.c */
+int lazy_read_init(struct jbd2_lazy *lazy);
+void lazy_read_destroy(struct jbd2_lazy *lazy);
 unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk);
 u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
-int lazy_refresh(struct jbd2_lazy *lazy);
-int lazy_cmp_home(const void *a, const void *b);
+bool lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
+void lazy_trust_nothing(struct jbd2_lazy *lazy);
 int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	       unsigned int n);
 int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item);
+
+/* lazy_demote.c */
+int lazy_demote_init(struct jbd2_lazy *lazy);
+int lazy_cmp_home(const void *a, const void *b);
 int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		unsigned int n, unsigned int *busy);
 int lazy_checkpoint(journal_t *journal);
-void lazy_debug_delay(void);
 
 /* lazy_mount.c */
 void lazy_mark(journal_superblock_t *sb, tid_t known,

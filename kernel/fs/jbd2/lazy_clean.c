@@ -212,7 +212,7 @@ static bool lazy_relog_one(struct jbd2_lazy *lazy, handle_t *handle,
 	jh = jbd2_journal_add_journal_head(bh);
 	spin_lock(&jh->b_state_lock);
 	spin_lock(&journal->j_list_lock);
-	if (!buffer_uptodate(bh) || buffer_dirty(bh) || buffer_revoked(bh) ||
+	if (!lazy_trusts(lazy, bh) || buffer_dirty(bh) || buffer_revoked(bh) ||
 	    jh->b_transaction || jh->b_next_transaction ||
 	    jh->b_cp_transaction || is_handle_aborted(handle))
 		goto unlock;
@@ -266,7 +266,7 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 			if (!items[j].bh)
 				continue;
 			wait_on_buffer(items[j].bh);
-			if (!err && !buffer_uptodate(items[j].bh))
+			if (!err && !lazy_trusts(lazy, items[j].bh))
 				err = min(lazy_read_again(lazy, &items[j]), 0);
 		}
 		if (!err) {

@@ -42,9 +42,10 @@
  *          written.  A log that ends before it is damaged in the middle, and
  *          by more than lazy_scan.c can bridge; it is refused, because to go
  *          on would bury what lies behind the damage.
- *  INV-K12 Whatever was read before the map existed is read again when it does
- *          (lazy_refresh()): the superblock, the group descriptors, and what
- *          user space fetched into the page cache.
+ *  INV-K12 What was read before the map existed counts for nothing when it
+ *          does (lazy_trust_nothing()).  The superblock and the group
+ *          descriptors, which the file system uses without asking, are read
+ *          again (jbd2_lazy_refresh()).
  *
  * The superblock of the file system is in the map like any other block: the
  * copy in the log wins, as in stock recovery.  ext4 logs it once more when it
@@ -255,9 +256,8 @@ int __jbd2_lazy_recover(journal_t *journal)
 		journal->j_devname, lazy->rebuilt, lazy->scanned,
 		journal->j_tail_sequence, lazy->scan_tid - 1, lazy->loaded,
 		lazy->scan_blocks);
-	err = lazy_refresh(lazy);		/* INV-K12 */
-	return err ?: lazy_plan_tombstone(lazy, lazy->scan_tid,
-					  lazy->scan_start);
+	lazy_trust_nothing(lazy);		/* INV-K12 */
+	return lazy_plan_tombstone(lazy, lazy->scan_tid, lazy->scan_start);
 }
 
 /*

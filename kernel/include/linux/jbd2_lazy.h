@@ -65,12 +65,15 @@ const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
 bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
-void jbd2_lazy_submit_read(struct buffer_head *bh, blk_opf_t opf);
+int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
+		      unsigned int n);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
 int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 int jbd2_lazy_scrub(journal_t *journal);
 
-/* Called by jbd2 itself. */
+/* Called by jbd2 itself, or from below. */
+bool __jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh);
+void __jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh);
 void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 			  const journal_block_tag_t *tag);
 void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction);
@@ -92,6 +95,40 @@ int __jbd2_lazy_seal(journal_t *journal);
 void __jbd2_lazy_quiesce(journal_t *journal);
 void __jbd2_lazy_pause(journal_t *journal);
 void __jbd2_lazy_unpause(journal_t *journal);
+
+/*
+ * Whether a buffer that is up to date holds the newest contents of its block;
+ * @journal may be NULL.
+ */
+static inline bool jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh)
+{
+	return buffer_newest(bh) || !journal || !jbd2_lazy(journal) ||
+	       __jbd2_lazy_newest(journal, bh);
+}
+
+void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
+			     blk_opf_t opf);
+
+/*
+ * submit_bh() for a read of a metadata block: reads the newest committed copy,
+ * be it at home or in the log.  The buffer is locked and has its b_end_io;
+ * @journal may be NULL.
+ */
+static inline void jbd2_lazy_submit_read(journal_t *journal,
+					 struct buffer_head *bh, blk_opf_t opf)
+{
+	if (journal && jbd2_lazy(journal))
+		__jbd2_lazy_submit_read(journal, bh, opf);
+	else
+		submit_bh(opf, bh);
+}
+
+/* A transaction takes a buffer. */
+static inline void jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh)
+{
+	if (jbd2_lazy(journal))
+		__jbd2_lazy_filed(journal, bh);
+}
 
 /* One copy of a metadata block is in the log (commit thread). */
 static inline void jbd2_lazy_note_tag(journal_t *journal,

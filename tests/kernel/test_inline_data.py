@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Small files that were in their inodes and come out: their new block is the file's, and no metadata.
+
+ext4 used to log that block, as if it were a directory's. Whatever the log has of it comes back over what the file holds
+since, at a replay (in stock ext4: after a crash) and in any read that does not know the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness import Bench, Booted
+from kernel import stress
+from kernel.test_features import CAPACITY_BYTES, PROGRAM, Volume
+from shingle import job
+
+pytestmark = pytest.mark.machine
+
+WORK = PROGRAM.with_name("inline_work.py")
+INLINE = Volume("inline_data", ("-I", "512"))
+SMALL_BLOCKS = Volume("inline_data", ("-b", "1024", "-I", "512"))
+
+
+# Of inline_work.py.
+OPENED = ("by_fallocate", "by_mmap", "by_truncate")
+BY_PATH = ("by_path",)
+
+
+def work(verb: str, kinds: tuple[str, ...] = OPENED) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{WORK.name}", verb, *kinds])
+
+
+def boot(bench: Bench, volume: Volume, options: str, *steps: job.Step, drive: object = None) -> Booted:
+    """A mount with these steps, of a new volume or one that there is."""
+    made = [] if drive else volume.made()
+    return bench.boot(
+        [*made, *volume.mounted(*steps, options=options)],
+        drive=drive or bench.empty(capacity_bytes=CAPACITY_BYTES),
+        files=(WORK,),
+        save=True,
+    )  # type: ignore[arg-type]
+
+
+def assert_there(bench: Bench, volume: Volume, ran: Booted, check: job.Step) -> None:
+    """Whoever mounts it next finds the contents, and e2fsck finds nothing."""
+    for options in ("journal_lazy", ""):
+        stress.assert_no_complaint(boot(bench, volume, options, check, drive=ran.saved_drive))
+    bench.assert_clean(ran.saved_drive, recover=True)
+
+
+OPTIONS = ["journal_lazy", "", "journal_lazy,data=writeback"]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("volume", [INLINE, pytest.param(SMALL_BLOCKS, marks=pytest.mark.long)], ids=["4k", "1k"])
+@pytest.mark.parametrize("cut", [False, True], ids=["unmount", "cut"])
+def test_what_a_file_holds_after_its_conversion_stays(bench: Bench, options: str, volume: Volume, cut: bool) -> None:
+    steps = [work("write"), job.drop_caches(), work("convert"), work("overwrite"), work("b")]
+    ran = boot(bench, volume, options, *steps, *([job.save()] if cut else []))
+    stress.assert_no_complaint(ran)
+    assert_there(bench, volume, ran, work("b"))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_was_in_the_inode_is_in_the_block(bench: Bench, options: str) -> None:
+    """Synced contents survive the conversion: read from the disk at once, and after a power cut."""
+    # No sync with it, which would bring home what the log has.
+    drop = job.write("/proc/sys/vm/drop_caches", "3")
+    uncached = [work("write"), job.drop_caches(), work("convert"), job.save(), drop, work("a")]
+    ran = boot(bench, INLINE, options, *uncached)
+    stress.assert_no_complaint(ran)
+    assert_there(bench, INLINE, ran, work("a"))
+
+
+@pytest.mark.parametrize("options", ["journal_lazy", ""])
+def test_a_file_may_be_truncated_by_its_path(bench: Bench, options: str) -> None:
+    """The first thing that is done with it after the mount, so that it is not known to the journal yet."""
+    ran = boot(bench, INLINE, options, work("write", BY_PATH))
+    steps = [work("convert", BY_PATH), work("overwrite", BY_PATH), job.save()]
+    ran = boot(bench, INLINE, options, *steps, drive=ran.saved_drive)
+    stress.assert_no_complaint(ran)
+    assert_there(bench, INLINE, ran, work("b", BY_PATH))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, options: str) -> None:
+    """A file that finds no block stays in its inode."""
+    volume = replace(INLINE, size="64M")
+    full = (
+        "import os\n"
+        "fd = os.open('/mnt/full', os.O_RDWR | os.O_CREAT)\n"
+        "for size in (1 << 20, 4096):\n"
+        "    try:\n"
+        "        while True: os.posix_fallocate(fd, os.fstat(fd).st_size, size)\n"
+        "    except OSError as error: assert error.errno == 28, error\n"
+        "for number in range(10):\n"
+        "    path = f'/mnt/by_fallocate/{number}'\n"
+        "    with open(path, 'r+b') as file:\n"
+        "        try: os.posix_fallocate(file.fileno(), 0, 5000)\n"
+        "        except OSError as error: assert error.errno == 28, error\n"
+        "        else: raise SystemExit('there was room')\n"
+        "    assert os.stat(path).st_blocks == 1\n"
+    )
+    fill = job.run(["/usr/bin/python3", "-I", "-c", full])
+    steps = [work("write"), fill, work("a"), job.save(), job.drop_caches(), work("a")]
+    ran = boot(bench, volume, options, *steps)
+    stress.assert_no_complaint(ran)
+    assert_there(bench, volume, ran, work("a"))
