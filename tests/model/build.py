@@ -20,18 +20,22 @@ ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "model"
 JBD2 = "kernel/fs/jbd2"
 INCLUDE = "kernel/include"
+# Guards that are taken out: of the model alone, and of those that whole machines are tested with.
 MUTANTS = HERE / "mutants"
+SHARED_MUTANTS = ROOT / "tests/mutants"
+SHARED = (
+    "head-does-not-wrap", "home-has-32-bits", "no-escape", "no-freed-block-rule", "no-tombstone", "revokes-not-applied",
+    "snapshot-forgets-demoted", "snapshot-knows-the-freed", "snapshot-unchecked", "tids-do-not-wrap",
+)  # fmt: skip
 
 # What is compiled as it is, if it is there.
 WHOLE = ("jmap.c", "lazy_snapshot.c", "lazy_scan.c", "lazy_mount.c")
 # Of files that need the page cache or a thread, the functions that these call, or that call them.
-PARTS = {
-    "lazy.c": (
-        "lazy_next_log_blk", "lazy_phys", "__jbd2_lazy_note_tag", "__jbd2_lazy_keep_revoke", "__jbd2_lazy_revoking",
-        "lazy_running_revokes", "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "lazy_checkpoint",
-    ),
-    "lazy_scrub.c": ("scrub_used", "scrub_distance", "lazy_damaged"),
-}  # fmt: skip
+PARTS = (
+    "lazy_next_log_blk", "lazy_phys", "__jbd2_lazy_note_tag", "__jbd2_lazy_keep_revoke", "__jbd2_lazy_revoking",
+    "lazy_running_revokes", "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "lazy_checkpoint",
+    "scrub_used", "scrub_distance", "lazy_damaged",
+)  # fmt: skip
 # So that even small logs have many snapshots.
 VARIABLE = {"PERIOD_PART": "model_period_part", "CLOSING_BLOCKS": "model_closing_blocks"}
 PROGRAM = ("disk.c", "stock.c", "history.c")
@@ -49,10 +53,12 @@ def function(text: str, name: str) -> str | None:
 
 
 def parts(sources: Path) -> str:
-    taken = ['#include <linux/jbd2.h>\n#include "lazy.h"\n#include "part.h"\n']
-    for file, names in PARTS.items():
-        text = (sources / JBD2 / file).read_text() if (sources / JBD2 / file).exists() else ""
-        taken += [body for name in names if (body := function(text, name))]
+    texts = [path.read_text() for path in sorted((sources / JBD2).glob("lazy*.c")) if path.name not in WHOLE]
+    taken = ['#include "part.h"\n']
+    for name in PARTS:
+        bodies = [body for text in texts if (body := function(text, name))]
+        assert len(bodies) == 1, f"{name}() is in {len(bodies)} files"
+        taken += bodies
     return "\n".join(taken)
 
 
@@ -91,12 +97,20 @@ def prepare(sources: Path, into: Path) -> list[Path]:
     return [*compiled, into / "lazy_part.c", *(into / name for name in PROGRAM)]
 
 
+def mutants() -> list[str]:
+    return sorted([*SHARED, *(path.stem for path in MUTANTS.glob("*.patch"))])
+
+
+def patch_of(mutant: str) -> Path:
+    return (SHARED_MUTANTS if mutant in SHARED else MUTANTS) / f"{mutant}.patch"
+
+
 def key(flags: Sequence[str], mutant: str, sources: Path) -> str:
     digest = hashlib.sha256(repr((flags, mutant)).encode())
     files = [path for path in sources.joinpath("kernel").rglob("*.[ch]") if "ext4" not in path.parts]
     files += [path for path in HERE.iterdir() if path.suffix in (".c", ".h", ".py")]
     if mutant:
-        files.append(MUTANTS / f"{mutant}.patch")
+        files.append(patch_of(mutant))
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -117,7 +131,7 @@ def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROO
             for part in (JBD2, INCLUDE):
                 shutil.copytree(sources / part, tree / part)
             patch = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
-            subprocess.run([*patch, "-i", str(MUTANTS / f"{mutant}.patch")], check=True)
+            subprocess.run([*patch, "-i", str(patch_of(mutant))], check=True)
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)

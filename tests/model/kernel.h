@@ -240,6 +240,14 @@ struct rcu_head {
 	int unused;
 };
 
+struct bio_set {
+	int unused;
+};
+
+#define smp_load_acquire(p) (*(p))
+#define smp_store_release(p, value) ((void)(*(p) = (value)))
+#define smp_mb() ((void)0)
+
 static inline void INIT_LIST_HEAD(struct list_head *list)
 {
 	list->next = list;
@@ -394,6 +402,7 @@ int blkdev_issue_flush(struct block_device *bdev);
 #define clear_buffer_dirty(bh) ((void)(bh))
 #define set_buffer_uptodate(bh) ((bh)->uptodate = true)
 #define buffer_uptodate(bh) ((bh)->uptodate)
+#define buffer_newest(bh) ((bh)->uptodate)
 #define get_bh(bh) ((void)((bh)->b_count++))
 
 u32 model_crc32c(u32 crc, const void *data, size_t len);
@@ -540,6 +549,9 @@ int jbd2_log_do_checkpoint(journal_t *journal);
 bool jbd2_journal_find_revoke(journal_t *journal, unsigned long long home);
 bool jbd2_journal_pop_revoke(struct list_head *list, unsigned long long *home);
 unsigned long long jbd2_journal_revoked(struct list_head *record);
+
+/* Of one mutant only the patch is applied. */
+#define jbd2_lazy_mutant(name) true
 
 #define trace_jbd2_lazy_insert(...) ((void)0)
 #define trace_jbd2_lazy_drop(...) ((void)0)

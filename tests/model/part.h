@@ -11,16 +11,16 @@
 
 extern u32 model_period_part, model_closing_blocks;
 
-static inline int model_refresh(struct jbd2_lazy *lazy)
+/* There is no page cache. */
+static inline void model_trust_nothing(struct jbd2_lazy *lazy)
 {
-	return 0;		/* there is no page cache */
 }
 
 static inline void model_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 {
 }
 
-#define lazy_refresh model_refresh
+#define lazy_trust_nothing model_trust_nothing
 #define lazy_clean_after_commit model_clean_after_commit
 
 #endif /* MODEL_PART_H */

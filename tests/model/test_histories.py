@@ -90,7 +90,7 @@ def test_a_log_that_is_kept_is_what_is_tested() -> None:
         assert (build.ROOT / build.JBD2 / name).exists(), name
 
 
-@pytest.mark.parametrize("mutant", sorted(path.stem for path in build.MUTANTS.glob("*.patch")))
+@pytest.mark.parametrize("mutant", build.mutants())
 def test_a_mutant_is_found(mutant: str) -> None:
     """With a guard taken out of the kernel's files, a history fails, and soon."""
     started = time.monotonic()
