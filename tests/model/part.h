@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * In front of each kernel file: the constants that are variables here, and the
+ * functions of other files that do nothing here.
+ */
+#ifndef MODEL_PART_H
+#define MODEL_PART_H
+
+#include <linux/jbd2.h>
+#include "lazy.h"
+
+extern u32 model_period_part, model_closing_blocks;
+
+/* There is no page cache. */
+static inline void model_trust_nothing(struct jbd2_lazy *lazy)
+{
+}
+
+static inline void model_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
+{
+}
+
+#define lazy_trust_nothing model_trust_nothing
+#define lazy_clean_after_commit model_clean_after_commit
+
+#endif /* MODEL_PART_H */
