@@ -29,7 +29,7 @@ def test_a_series_has_each_feature_and_logs_as_users_have_them(seed: int) -> Non
     assert [shape.number for shape in shapes] == list(range(len(shapes)))
     assert shapes == drawn(seed, len(shapes))
     # Six of eight volumes, and the first of all.
-    assert shapes[0].log_blocks >= torture.SNAPSHOTS_FROM
+    assert shapes[0].log_blocks >= torture.LARGE_FROM
     many = drawn(seed, 56)
     assert sum(64 <= shape.log_mib <= 1024 for shape in many) == 42
     assert {shape.log_mib for shape in many} == {4, 16, 64, 256, 1024}
@@ -73,8 +73,8 @@ def test_every_life_with_a_large_log_writes_snapshots() -> None:
     assert torture.lacking([life(), life(1, snapshots=0)]) == ["Life 1 of volume 0 wrote no snapshot."]
 
 
-def test_small_logs_promise_no_snapshots_but_the_rest() -> None:
-    small = {"log_blocks": 4095, "snapshots": 0, "mount_snapshots": 0}
+def test_small_logs_promise_all_but_a_scrub() -> None:
+    small = {"log_blocks": 4095, "scrubbed_blocks": 0}
     assert torture.lacking([life(**small)]) == []
     assert torture.lacking([life(**small, relogged=0)]) == ["In 1 lives with small logs no block was logged again."]
 
