@@ -393,15 +393,6 @@ bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 	return linked;
 }
 
-/* Whether what is at home is not the newest of one of [home, home + nr). */
-bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
-{
-	for (; nr--; home++)
-		if (jmap_lookup(map, home, NULL, NULL))
-			return true;
-	return false;
-}
-
 /**
  * jmap_drop() - forget a block: it was revoked
  * @map: the map

@@ -67,7 +67,6 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
 		  struct jmap_slot *copy);
 bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
-bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
 bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
 bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
 bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);

@@ -50,9 +50,6 @@
 #include <linux/random.h>
 #include "lazy.h"
 
-#define CREATE_TRACE_POINTS
-#include <trace/events/jbd2_lazy.h>
-
 /* Tests: be slow where a race would have to be won. */
 void lazy_debug_delay(void)
 {
@@ -138,7 +135,6 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 			if (!jmap_apply_slot(&lazy->map, blk, &home,
 					     lazy_running_revokes, journal))
 				continue;
-			trace_jbd2_lazy_insert(journal, home, blk);
 			atomic64_inc(&lazy->inserted);
 			copies++;
 			cond_resched();
@@ -150,10 +146,8 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	}
 
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
-		if (!aborted && jmap_drop(&lazy->map, revoked, &blk)) {
-			trace_jbd2_lazy_drop(journal, revoked, blk);
+		if (!aborted && jmap_drop(&lazy->map, revoked, &blk))
 			atomic64_inc(&lazy->dropped);
-		}
 		cond_resched();
 	}
 	if (!aborted) {
@@ -178,10 +172,7 @@ void __jbd2_lazy_hold(struct journal_head *jh)
 
 bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block)
 {
-	if (!jmap_oldest(&journal->j_lazy->map, tid, block))
-		return false;
-	trace_jbd2_lazy_tail(journal, *tid, *block);
-	return true;
+	return jmap_oldest(&journal->j_lazy->map, tid, block);
 }
 
 /* ------------------------------------------------------------------------- */

@@ -63,7 +63,6 @@
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
 #include "lazy.h"
-#include <trace/events/jbd2_lazy.h>
 
 /* Most blocks that are looked at in one go. */
 #define CLEAN_BATCH_MAX	8192U
@@ -269,11 +268,8 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 			err = PTR_ERR_OR_ZERO(handle);
 		}
 		for (j = i; j < i + chunk; j++) {
-			if (!err && lazy_relog_one(lazy, handle, &items[j])) {
-				trace_jbd2_lazy_relog(journal, items[j].home,
-						      items[j].log_blk);
+			if (!err && lazy_relog_one(lazy, handle, &items[j]))
 				relogged++;
-			}
 			brelse(items[j].bh);
 		}
 		if (!err)

@@ -8,7 +8,6 @@
 #include <linux/buffer_head.h>
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
-#include <trace/events/jbd2_lazy.h>
 #include "lazy.h"
 
 /* Most blocks that are demoted in one go when the log is full. */
@@ -118,10 +117,8 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	jbd2_journal_put_journal_head(jh);
 	unlock_buffer(bh);
 
-	if (ret == 1) {
-		trace_jbd2_lazy_demote(journal, item->home, item->log_blk);
+	if (ret == 1)
 		atomic64_inc(&lazy->demoted);
-	}
 	return ret;
 }
 
