@@ -36,8 +36,15 @@ PARTS = (
     "lazy_running_revokes", "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "lazy_checkpoint",
     "scrub_used", "scrub_distance", "lazy_damaged",
 )  # fmt: skip
-# So that even small logs have many snapshots.
-VARIABLE = {"PERIOD_PART": "model_period_part", "CLOSING_BLOCKS": "model_closing_blocks"}
+# So that even small logs have many snapshots, and reach what large ones do.
+VARIABLE = {
+    "PERIOD_PART": "model_period_part",
+    "CLOSING_BLOCKS": "model_closing_blocks",
+    "READER_BYTES": "model_reader_bytes",
+    "READER_FIRST": "model_reader_first",
+    "JMAP_ADVANCE": "model_advance",
+    "JMAP_STRETCH": "model_stretch",
+}
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
 FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-fno-strict-aliasing", "-fwrapv", "-g")

@@ -19,14 +19,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import build
+from model import build  # noqa: E402
 
 # Bytes of a history: a few steps, to be found quickly, and many, to get far.
 LENGTHS = (60, 200, 600, 2000)
 # The first bytes say how large the log is and so on.
-HEADER = 6
+HEADER = 7
 COVERAGE_HISTORIES = 3000
 COVERAGE_SEED = 1
 
