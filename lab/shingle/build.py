@@ -37,7 +37,10 @@ _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
 CONTROL = "control"
 VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
 # More for a variant, of which no drive's key depends.
-_MORE = {"sanitize": ROOT / "machine/checkers/91-faults.config"}
+_MORE = {
+    "main": ROOT / "machine/checkers/92-statistics.config",
+    "sanitize": ROOT / "machine/checkers/91-faults.config",
+}
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (smp.py).
 SMP, KCSAN = "smp", "kcsan"
 _ON_A_PC = {SMP, KCSAN}

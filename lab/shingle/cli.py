@@ -648,6 +648,7 @@ def _damage(
 @click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
 @click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
+@click.option("--write", is_flag=True, help="Put the sums of results/torture.jsonl into docs/torture.md; run nothing.")
 @click.option("--kernel", "variant", default="sanitize", show_default=True, help="As for ./shingle build.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
@@ -662,25 +663,32 @@ def torture_command(
     lives: int,
     only: int | None,
     without: str,
+    write: bool,
     variant: str,
     record_file: Path | None,
 ) -> None:
     """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/torture.md)."""
+    if write:
+        torture.write_page()
+        return
     done: list[torture.Life] = []
     left_out = _split(without)
     with Terminal(err) as progress:
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            on_pc = build.KCSAN if kcsan else build.SMP
-            built = build.everything(on_pc if on_smp else build.chosen(variant), progress=progress)
+            variant = build.chosen(variant)
+            if on_smp:
+                variant = build.KCSAN if kcsan else build.SMP
+            built = build.everything(variant, progress=progress)
             kernel, system = built.kernel.key, smp.composed(built)
         emulated = on_smp or on_stock
-        began = time.monotonic()
+        began, cpu_before_s = time.monotonic(), process.children_cpu_s()
         with progress.task("torture") as tell:
             if emulated:
                 series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
             else:
+                # The kernel that counts lines has no kmemleak.
                 leaks = variant == "sanitize"
                 series = torture.series(
                     built, operations, seed, mix=mix, only=only, without=left_out, leaks=leaks, tell=tell
@@ -699,7 +707,8 @@ def torture_command(
     if missing:
         raise Failure(missing[0], detail=missing[1:])
     out.print(
-        f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second; "
+        f"{total:,} operations in {len(done)} lives, {seconds:.0f} s, {total / seconds:,.0f} a second, "
+        f"{total / (process.children_cpu_s() - cpu_before_s):,.0f} a second of processor time; "
         f"nothing differed, no complaint; seed {seed}",
         soft_wrap=True,
     )

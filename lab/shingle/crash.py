@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import tempfile
 import threading
 import time
@@ -41,8 +40,6 @@ _SHARES = (0.5, 0.3, 0.2)
 _STATES_A_RECOVERY = 60
 _RECOVERIES_MIN, _RECOVERIES_MAX = 3, 16
 _PER_BOOT = 400
-# Of so many states one is filled and drained.
-_ORACLE_ONE_IN = 10
 # Enough for every boundary and every write of a record.
 _PER_ROUND = 10_000
 # How many failures are printed.
@@ -539,7 +536,7 @@ class Round:
                 self._count(state, judged)
             break
         wrong = {found.name for found in self.tally.failures[wrong_before:]}
-        self._fill_and_drain([state for state in states[::_ORACLE_ONE_IN] if state.name not in wrong])
+        self._fill_and_drain([state for state in states[:: self.workload.filled_one_in] if state.name not in wrong])
 
     def _fill_and_drain(self, states: Sequence[State]) -> None:
         """What a lazy mount would write over the files of others is found by filling all that is free."""
@@ -558,13 +555,13 @@ class Round:
             found = _lines_of(self.folder / answers / "answers.jsonl")
             said = by_state((self.folder / answers / "console.log").read_text(errors="replace"), [e.name for e in left])
             for state, answer in zip(left, found, strict=False):
+                if answer["wrong"].startswith(_NOT_MOUNTED) and self.workload.may_refuse is not None:
+                    # Which the other looks have judged.
+                    continue
                 trouble = diagnose(said.get(state.name, ""))
                 problems = [f"filled and drained: {answer['wrong']}"] if answer["wrong"] else []
                 if trouble is not None:
                     problems.append(f"filled and drained, the kernel says: {_TIME.sub('', trouble.line)}")
-                if answer["wrong"] == _NOT_MOUNTED:
-                    # Which the other looks have judged.
-                    continue
                 self.tally.compared += 1
                 if problems:
                     self._wrong(state.name, tuple(problems))
@@ -689,7 +686,7 @@ def explore(
     share = -(-states // len(workloads))
     tallies = {workload.name: Tally() for workload in workloads}
     lock = threading.Lock()
-    began, cpu_before_s = time.monotonic(), _cpu_s()
+    began, cpu_before_s = time.monotonic(), process.children_cpu_s()
 
     def one(workload: Workload, own_seed: int, count: int) -> None:
         start = time.monotonic()
@@ -710,13 +707,7 @@ def explore(
         # A workload that brings nothing new with another seed has no more.
         if not any(0 < share - tallies[each.name].states < count for each, count in lacking):
             break
-    return Explored(tallies, time.monotonic() - began, _cpu_s() - cpu_before_s)
-
-
-def _cpu_s() -> float:
-    """Processor time of all children so far."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return Explored(tallies, time.monotonic() - began, process.children_cpu_s() - cpu_before_s)
 
 
 def replay(
@@ -731,14 +722,14 @@ def replay(
     """Checks the state of that name again; `keep` gets it as a raw image."""
     if not _NAME.fullmatch(name):
         raise Failure(f"{name!r} is no state; expected cuts and recoveries as in 412s77/L/33k.", status=2)
-    began, cpu_before_s = time.monotonic(), _cpu_s()
+    began, cpu_before_s = time.monotonic(), process.children_cpu_s()
     with round_folder() as folder:
         part = Round(workload, seed, machines, folder, flush_ignored=flush_ignored)
         tally = part.replay(name)
         if keep is not None:
             part.image(name, keep)
     tally.host_s = time.monotonic() - began
-    return Explored({workload.name: tally}, tally.host_s, _cpu_s() - cpu_before_s)
+    return Explored({workload.name: tally}, tally.host_s, process.children_cpu_s() - cpu_before_s)
 
 
 def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
@@ -749,7 +740,7 @@ def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
         return f"None of {total.states} states had a snapshot in its log."
     if len(able) * 2 > len(workloads) and total.snapshots * 2 < total.states:
         return f"Only {total.snapshots} of {total.states} states had a snapshot in the log: half of them should."
-    if total.states >= _ORACLE_ONE_IN and not total.compared:
+    if total.states and not total.compared:
         return f"None of {total.states} states was filled, drained and compared."
     return None
 
@@ -771,7 +762,8 @@ def table(explored: Explored) -> Table:
             *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
             *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
             f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
-            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}", f"{len(tally.failures):,}",
+            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}",
+            f"{len(tally.failures):,}",
         )  # fmt: skip
     return shown
 

@@ -40,6 +40,8 @@ class Workload:
     made_mib: int | None = None
     # The kernel that the workload and the nested recoveries run on; states are checked on `main`.
     kernel: str = "main"
+    # Of so many states one is filled, drained and compared.
+    filled_one_in: int = 10
     # Runs beside a nested recovery.
     beside: tuple[job.Step, ...] = ()
     # The kernel's sentence with which a lazy mount may refuse a state; docs/journal-lazy.md names the case.
@@ -170,6 +172,42 @@ def _periods(workload: Workload, seed: int) -> list[job.Step]:
     return steps
 
 
+# A directory of many blocks is logged, logged again when half of its names go, and freed; each is committed.
+_WIDE_MADE = """
+import os
+wide = '/mnt/wide{number}'
+os.mkdir(wide)
+open(f'{{wide}}/0', 'w').close()
+for name in range(1, 300):
+    os.link(f'{{wide}}/0', f'{{wide}}/{{name}}-' + 'n' * 240)
+os.fsync(os.open(wide, 0))
+"""
+_WIDE_FREED = """
+import os
+wide = '/mnt/wide{number}'
+for name in sorted(os.listdir(wide))[::2]:
+    os.unlink(f'{{wide}}/{{name}}')
+os.fsync(os.open(wide, 0))
+for name in os.listdir(wide):
+    os.unlink(f'{{wide}}/{{name}}')
+os.rmdir(wide)
+os.fsync(os.open('/mnt', 0))
+"""
+
+
+def _python(text: str, number: int) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", "-c", text.format(number=number)])
+
+
+def _freed(workload: Workload, seed: int) -> list[job.Step]:
+    """A snapshot before and behind each of the two, from the unmounts."""
+    steps = [*mounted(_python(_WIDE_MADE, 0), marked(workload.kind, seed, 20)), job.umount()]
+    for turn in (1, 2):
+        load = marked(workload.kind, seed + turn, 20, clear=WORK, path=f"turn{turn}")
+        steps += [*mounted(_python(_WIDE_FREED, turn - 1), load, _python(_WIDE_MADE, turn)), job.umount()]
+    return [*steps, *mounted(marked(workload.kind, seed + 3, 60, clear=WORK, path="more"))]
+
+
 _QUOTA = ("-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota")
 
 _ALL = (
@@ -199,6 +237,9 @@ _ALL = (
     Workload(
         "periods", "wide directories freed, and several snapshots in a log of 1 KiB blocks", "mixed", _periods,
         block_bytes=1024, journal_mib=5, disk_mib=48,
+    ),
+    Workload(
+        "freed", "wide directories that one snapshot knows are freed before the next", "mixed", _freed, filled_one_in=1
     ),
     Workload(
         "wrapped", "a log of 1 KiB blocks with snapshots, filled several times over", "reuse", _periods,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -38,6 +39,12 @@ def end() -> None:
     """From now on nothing starts and every wait for a machine is over. Takes no lock: for a signal's handler."""
     global _ending  # noqa: PLW0603
     _ending = True
+
+
+def children_cpu_s() -> float:
+    """Processor time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextlib.contextmanager

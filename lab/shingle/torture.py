@@ -32,14 +32,14 @@ from rich.table import Table
 
 from shingle import build, drive, fsx, job, machine, process
 from shingle.failure import Failure, unknown_name
-from shingle.paths import run_directory
+from shingle.paths import ROOT, run_directory
 
 STRESS = Path(__file__).with_name("stress.sh")
 FSX_SETTINGS = STRESS.with_name("fsx.toml")
 ORACLE = STRESS.with_name("oracle.py")
 POLICIES = ("watermarks", "fixed", "off")
-# From so many blocks on a log has snapshots.
-SNAPSHOTS_FROM = 4096
+# From so many blocks on a log is one as users have it. Version 1 wrote snapshots into these only.
+LARGE_FROM = 4096
 # Mounts of one volume.
 LIVES = 4
 _DRIVE = "st8000as0002"
@@ -93,7 +93,7 @@ FEATURES = {
     "bigalloc": Feature(("-O", "bigalloc", "-C", "16384")),
     "encryption": Feature(("-O", "encrypt"), secret=True),
 }
-# MiB; 0 is a small log, without snapshots: 4 MiB, or 16 with blocks of 4 KiB. Volumes side by side take turns.
+# MiB; 0 is a small log: 4 MiB, or 16 with blocks of 4 KiB. Volumes side by side take turns.
 LOGS_MIB = (64, 0, 64, 256, 64, 0, 64, 1024)
 
 
@@ -188,8 +188,8 @@ class Life:
 
     @property
     def shipped(self) -> bool:
-        """Whether the log is as users have it: large enough for snapshots."""
-        return self.counts.get("log_blocks", self.shape.log_blocks) >= SNAPSHOTS_FROM
+        """Whether the log is as users have it."""
+        return self.counts.get("log_blocks", self.shape.log_blocks) >= LARGE_FROM
 
 
 def turns_of(mix: int) -> int:
@@ -219,7 +219,7 @@ _SHIPPED = {
     "scrubbed_blocks": "no log block was scrubbed",
     "compared_bytes": "the oracle for data compared nothing",
 }
-_SMALL = ("demoted", "relogged", "wraps", "compared_bytes")
+_SMALL = tuple(name for name in _SHIPPED if name != "scrubbed_blocks")
 
 
 def total(lives: Sequence[Life], name: str) -> int:
@@ -233,7 +233,7 @@ def lacking(lives: Sequence[Life]) -> list[str]:
     found = []
     shipped, small = [each for each in lives if each.shipped], [each for each in lives if not each.shipped]
     for group, names, what in (
-        (shipped, tuple(_SHIPPED), f"logs of {SNAPSHOTS_FROM:,} blocks and more"), (small, _SMALL, "small logs"),
+        (shipped, tuple(_SHIPPED), f"logs of {LARGE_FROM:,} blocks and more"), (small, _SMALL, "small logs"),
     ):  # fmt: skip
         told = {name for life in group for name in life.counts} | {"wraps", "compared_bytes"}
         for name in names:
@@ -285,6 +285,32 @@ def markdown(lives: Sequence[Life]) -> str:
     head = " | ".join(heading.replace("\n", " ") for heading in _HEADINGS)
     lines = [f"| {head} |", "|" + "--:|" * len(_HEADINGS)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows(lives))]) + "\n"
+
+
+# --- The page -----------------------------------------------------------------
+
+PAGE, RECORDS = ROOT / "docs/torture.md", ROOT / "results/torture.jsonl"
+_BEGIN, _END = "<!-- from results/torture.jsonl -->\n", "<!-- end -->\n"
+
+
+def page_with(page: str, records: Path) -> str:
+    """The page with the sums of the records between its two marks."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise Failure(f"{PAGE.relative_to(ROOT)} has lost the marks between which the tables stand.")
+    parts = []
+    read = read_records(records)
+    for kernel, processors in dict.fromkeys((kernel, processors) for kernel, processors, _ in read):
+        lives = [life for *of, life in read if of == [kernel, processors]]
+        many = "one processor" if processors == 1 else f"{processors} processors"
+        parts.append(f"On {many}, kernel `{kernel}`:\n\n{markdown(lives)}")
+    text = "\n".join(parts) or "No series of this configuration is recorded yet.\n"
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def write_page() -> None:
+    PAGE.write_text(page_with(PAGE.read_text(), RECORDS))
 
 
 # --- Checks on the host -------------------------------------------------------

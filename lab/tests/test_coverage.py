@@ -7,20 +7,20 @@ from shingle.paths import ROOT
 _SOURCE = """\
 static inline int one(int a)
 {
-	return a;
+\treturn a;
 }
 
 static void __must_check
 two_with_a_long_head(struct thing *thing,
-		     int b)
+\t\t     int b)
 {
-	if (b) {
-		one(b);
-	}
+\tif (b) {
+\t\tone(b);
+\t}
 }
 
 struct thing {
-	int three;
+\tint three;
 };
 """
 

@@ -3,7 +3,7 @@
 
 import random
 
-from shingle import crash
+from shingle import crash, crash_workload
 from shingle.crash import State, View
 
 MARKS = [
@@ -80,6 +80,37 @@ def test_only_a_lazy_mount_may_refuse_and_only_with_its_sentence() -> None:
     assert judged({"tree": "1"}, refused, **may) == crash.Judgement((), refused=True)
     assert judged({"tree": "1"}, refused).problems
     assert judged(refused, {"tree": "1"}, **may).problems
+
+
+def test_a_lazy_mount_that_read_snapshots_is_counted() -> None:
+    looked = crash.views(state(), snapshots=True)
+    assert [view.name for view in looked if view.read and "mount_snapshots" in view.read] == [crash._ASKED]
+    for read, expected in (("0", False), ("", False), ("3", True)):
+        answers = [{"tree": "1", "read": read if view.name == crash._ASKED else "12"} for view in looked]
+        judged = crash.judge(state(), looked, answers, TREES, {})
+        assert (judged.snapshots, judged.kept, judged.problems) == (expected, True, ())
+    assert not [view for view in crash.views(state()) if view.name == crash._ASKED]
+
+
+def test_a_run_without_snapshots_in_its_logs_fails() -> None:
+    able, small = crash_workload.find("storm"), crash_workload.find("tiny")
+    assert able.has_snapshots and not small.has_snapshots
+
+    def lacking(snapshots: int, compared: int, *workloads: crash_workload.Workload) -> str | None:
+        tally = crash.Tally(hashes=set(map(str, range(100))), snapshots=snapshots, compared=compared)
+        return crash.lacking(crash.Explored({"storm": tally}, 1, 1), workloads)
+
+    assert lacking(60, 10, able) is None
+    assert lacking(0, 10, small) is None
+    assert "None of 100 states had a snapshot" in str(lacking(0, 10, able, small))
+    assert "Only 49 of 100" in str(lacking(49, 10, able))
+    assert lacking(49, 10, able, small) is None
+    assert "filled, drained and compared" in str(lacking(60, 0, able))
+
+
+def test_all_workloads_together_promise_snapshots_in_half_of_the_states() -> None:
+    all_ = list(crash_workload.WORKLOADS.values())
+    assert sum(workload.has_snapshots for workload in all_) * 2 > len(all_)
 
 
 def test_depth_is_the_number_of_cuts() -> None:

@@ -608,8 +608,8 @@ def _print_status(path: Path, volume: Volume, facts: dict[str, object]) -> None:
         say("used", f"at most {size_text(whole)}; {more}")
     if "cold_blocks" in facts:
         say("cold", f"{facts['cold_blocks']} of them in the older half of it")
-    if "policy" in facts:
-        say("cleaner", f"{facts['policy']}: {facts.get('relogged', '?')} blocks logged again, "
+    if "relogged" in facts:
+        say("cleaner", f"{facts.get('relogged', '?')} blocks logged again, "
             f"{facts.get('swept', '?')} sent home, {facts.get('emergency', '?')} because the log was full")  # fmt: skip
         say("memory", f"{size_text(float(str(facts.get('memory_bytes', 0))))}")
     if "replay_s" in facts:
@@ -694,20 +694,16 @@ def _scrub(path: Path, mount: Mount) -> int:
         raise Failure(
             f"{path} is mounted on {mount.directory}: checking needs it unmounted (this kernel offers no scrub)."
         )
-    before = statistics_of(mount) or {}
     print(f"{mount.directory}: the kernel reads its whole log", flush=True)
     (folder / "scrub").write_text("1\n")
-    after = statistics_of(mount) or {}
-    damaged = int(after.get("damaged_blocks", 0)) - int(before.get("damaged_blocks", 0))
-    lost, left = int(after.get("lost_blocks", 0)), int(after.get("damage_left", 0))
-    if not damaged and not lost and not left:
+    damaged = int((statistics_of(mount) or {}).get("damaged_blocks", 0))
+    if not damaged:
         print(f"{mount.directory}: no damage in the log.")
         return OK
-    print(f"{mount.directory}: {damaged} damaged blocks of the log; the kernel's messages name them.")
-    if left:
-        print("The log still holds them: they are left behind with the next change to the volume.")
-    if lost:
-        print(f"{lost} blocks of metadata are lost: unmount the volume and run e2fsck -f.")
+    print(
+        f"{mount.directory}: {damaged} damaged blocks of the log since it was mounted. The kernel's messages name them,"
+        " and say where e2fsck is needed."
+    )
     return DAMAGED
 
 

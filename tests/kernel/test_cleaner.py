@@ -135,3 +135,20 @@ def test_a_frozen_file_system_is_left_alone(bench: Bench) -> None:
     )
     assert frozen == 0 < thawed
     bench.assert_clean(booted.saved_drive, recover=True)
+
+
+@pytest.mark.parametrize("option", ["journal_lazy_drain", "journal_lazy_keep"])
+def test_a_volume_that_is_drained_at_a_freeze_mounts_anywhere(bench: Bench, option: str) -> None:
+    """A read-only snapshot of it by a stock kernel, which cannot replay: with the option to drain it need not."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    load = [job.load("makedirs", {"count": 200, "seed": SEED}), manifest("ran.txt"), on_mount_point(FREEZE), job.save()]
+    steps = bench.mounted(formatted, *load, on_mount_point(THAW), options=f"{LAZY},{option}")
+    frozen = bench.boot(steps, drive=formatted.file, save=True, seed=SEED)
+    stress.assert_no_complaint(frozen)
+    protected = [*formatted.classes(), job.run(["/sbin/blockdev", "--setro", job.DEVICE])]
+    if option == "journal_lazy_keep":
+        stock = bench.boot([*protected, job.mount("ext4", "ro", may_fail=True)], drive=frozen.saved_drive)
+        assert stock.outcome.steps[-1].status != 0
+        return
+    steps = [*protected, job.mount("ext4", "ro"), manifest("stock.txt"), job.umount()]
+    assert bench.boot(steps, drive=frozen.saved_drive).text("stock.txt") == frozen.text("ran.txt")

@@ -8,6 +8,7 @@ since, at a replay (in stock ext4: after a crash) and in any read that does not 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ def work(verb: str, kinds: tuple[str, ...] = OPENED) -> job.Step:
     return job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{WORK.name}", verb, *kinds])
 
 
-def boot(bench: Bench, volume: Volume, options: str, *steps: job.Step, drive: object = None) -> Booted:
+def boot(bench: Bench, volume: Volume, options: str, *steps: job.Step, drive: Path | None = None) -> Booted:
     """A mount with these steps, of a new volume or one that there is."""
     made = [] if drive else volume.made()
     return bench.boot(
@@ -40,7 +41,7 @@ def boot(bench: Bench, volume: Volume, options: str, *steps: job.Step, drive: ob
         drive=drive or bench.empty(capacity_bytes=CAPACITY_BYTES),
         files=(WORK,),
         save=True,
-    )  # type: ignore[arg-type]
+    )
 
 
 def assert_there(bench: Bench, volume: Volume, ran: Booted, check: job.Step) -> None:
@@ -61,6 +62,13 @@ def test_what_a_file_holds_after_its_conversion_stays(bench: Bench, options: str
     ran = boot(bench, volume, options, *steps, *([job.save()] if cut else []))
     stress.assert_no_complaint(ran)
     assert_there(bench, volume, ran, work("b"))
+
+
+@pytest.mark.long
+@pytest.mark.sanitize
+@pytest.mark.parametrize("options", ["journal_lazy", ""])
+def test_conversions_below_the_sanitizers(sanitizing_bench: Bench, options: str) -> None:
+    test_what_a_file_holds_after_its_conversion_stays(sanitizing_bench, options, SMALL_BLOCKS, cut=True)
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -59,11 +59,11 @@ def test_a_source_that_the_patches_do_not_fit_names_both_versions(tmp_path: Path
     source = tarball(tmp_path / "linux.tar", SOURCE)
     pinned = (ROOT / "kernel/UPSTREAM").read_text().strip()
     with pytest.raises(compose.Failure, match=rf"does not apply to Linux 6\.12\.3; it is made for Linux {pinned}"):
-        compose.compose(source, ROOT / "kernel", tmp_path / "out", "0.1")
+        compose.compose(source, ROOT / "kernel", tmp_path / "out", "0.2")
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_no_kernel_source_is_refused(tmp_path: Path) -> None:
     source = tarball(tmp_path / "linux.tar", {"Makefile": SOURCE["Makefile"]})
     with pytest.raises(compose.Failure, match="is no kernel source"):
-        compose.compose(source, ROOT / "kernel", tmp_path / "out", "0.1")
+        compose.compose(source, ROOT / "kernel", tmp_path / "out", "0.2")

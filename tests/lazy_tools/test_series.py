@@ -49,7 +49,9 @@ def test_each_says_why_in_lines_that_fit_a_mail(mails: list[Path]) -> None:
     for mail in mails:
         head = mail.read_text().split("\n---\n", 1)[0]
         subject, _, body = head.partition("\n\n")
-        assert re.search(r"^Subject: \[PATCH \d+/\d+\] (jbd2|ext4|Documentation): ", subject, flags=re.MULTILINE), subject
+        assert re.search(r"^Subject: \[PATCH \d+/\d+\] (jbd2|ext4|Documentation): ", subject, flags=re.MULTILINE), (
+            subject
+        )
         assert len(body.split()) >= 15, mail.name
         assert max(map(len, body.splitlines())) <= 75, mail.name
 

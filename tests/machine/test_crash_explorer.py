@@ -33,6 +33,12 @@ def test_states_of_every_workload_and_depth_are_as_they_should_be() -> None:
         assert set(tally.by_fate) >= set("lks"), name
         # Only a lazy mount that finds its own log shows anything.
         assert tally.kept > tally.states // 4, name
+    # Half of all states as users would leave them: with snapshots in the log; and data is compared.
+    assert crash.lacking(explored, workloads) is None
+    for workload in workloads:
+        tally = explored.tallies[workload.name]
+        assert workload.has_snapshots == (tally.snapshots > 0), workload.name
+        assert tally.compared > 0, workload.name
 
 
 def test_a_disk_that_ignores_flushes_is_found_out(folder: Path) -> None:

@@ -457,6 +457,11 @@ int ext4_lazy_check_remount(struct super_block *sb, unsigned int opt,
 }
 
 #ifdef CONFIG_JBD2_LAZY
+static struct ext4_sb_info *ext4_lazy_sbi(struct kobject *kobj)
+{
+	return container_of(kobj->parent, struct ext4_sb_info, s_kobj);
+}
+
 struct ext4_lazy_attr {
 	struct kobj_attribute attr;
 	size_t offset;		/* in struct jbd2_lazy_stats */
@@ -467,12 +472,9 @@ static ssize_t ext4_lazy_show(struct kobject *kobj, struct kobj_attribute *attr,
 {
 	struct ext4_lazy_attr *lazy_attr =
 		container_of(attr, struct ext4_lazy_attr, attr);
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
 	struct jbd2_lazy_stats stats;
 
-	if (!sbi->s_journal || !jbd2_lazy_stats(sbi->s_journal, &stats))
-		return -ENODATA;
+	jbd2_lazy_stats(ext4_lazy_sbi(kobj)->s_journal, &stats);
 	return sysfs_emit(buf, "%llu\n",
 			  *(u64 *)((char *)&stats + lazy_attr->offset));
 }
@@ -487,156 +489,119 @@ EXT4_LAZY_ATTR(live_blocks);
 EXT4_LAZY_ATTR(log_blocks);
 EXT4_LAZY_ATTR(log_used);
 EXT4_LAZY_ATTR(memory_bytes);
+EXT4_LAZY_ATTR(relogged);
+EXT4_LAZY_ATTR(swept);
+EXT4_LAZY_ATTR(emergency);
+EXT4_LAZY_ATTR(damaged_blocks);
+
+/* Whatever is written: all of the log is read and checked before it returns. */
+static ssize_t scrub_store(struct kobject *kobj, struct kobj_attribute *attr,
+			   const char *buf, size_t len)
+{
+	return jbd2_lazy_scrub(ext4_lazy_sbi(kobj)->s_journal) ?: len;
+}
+
+static struct kobj_attribute ext4_lazy_attr_scrub = __ATTR_WO(scrub);
+
+#ifdef CONFIG_JBD2_LAZY_DEBUG
 EXT4_LAZY_ATTR(inserted);
 EXT4_LAZY_ATTR(dropped);
 EXT4_LAZY_ATTR(demoted);
-EXT4_LAZY_ATTR(emergency);
 EXT4_LAZY_ATTR(log_reads);
 EXT4_LAZY_ATTR(rebuilt);
-EXT4_LAZY_ATTR(relogged);
-EXT4_LAZY_ATTR(swept);
 EXT4_LAZY_ATTR(logged_blocks);
 EXT4_LAZY_ATTR(snapshot_blocks);
 EXT4_LAZY_ATTR(snapshots);
 EXT4_LAZY_ATTR(mount_blocks);
 EXT4_LAZY_ATTR(mount_snapshots);
 EXT4_LAZY_ATTR(scrubbed_blocks);
-EXT4_LAZY_ATTR(damaged_blocks);
-EXT4_LAZY_ATTR(lost_blocks);
 EXT4_LAZY_ATTR(damage_left);
-
-/* Memory per block of the log, in bytes with two decimals. */
-static ssize_t memory_per_block_show(struct kobject *kobj,
-				     struct kobj_attribute *attr, char *buf)
-{
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-	struct jbd2_lazy_stats stats;
-	u64 hundredths;
-
-	if (!sbi->s_journal || !jbd2_lazy_stats(sbi->s_journal, &stats))
-		return -ENODATA;
-	hundredths = div64_u64(stats.memory_bytes * 100 + stats.log_blocks - 1,
-			       stats.log_blocks);
-	return sysfs_emit(buf, "%llu.%02llu\n", hundredths / 100,
-			  hundredths % 100);
-}
-
-static struct kobj_attribute ext4_lazy_attr_memory_per_block =
-	__ATTR_RO(memory_per_block);
 
 /* How the cleaner works: "watermarks", "fixed" or "off". */
 static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf)
 {
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-
-	return sysfs_emit(buf, "%s\n", jbd2_lazy_policy(sbi->s_journal));
+	return sysfs_emit(buf, "%s\n",
+			  jbd2_lazy_policy(ext4_lazy_sbi(kobj)->s_journal));
 }
 
 static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
 			    const char *buf, size_t len)
 {
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-
-	return jbd2_lazy_set_policy(sbi->s_journal, buf) ?: len;
+	return jbd2_lazy_set_policy(ext4_lazy_sbi(kobj)->s_journal, buf) ?: len;
 }
 
 static struct kobj_attribute ext4_lazy_attr_policy = __ATTR_RW(policy);
-
-/* Whatever is written: all of the log is read and checked before it returns. */
-static ssize_t scrub_store(struct kobject *kobj, struct kobj_attribute *attr,
-			   const char *buf, size_t len)
-{
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-
-	return jbd2_lazy_scrub(sbi->s_journal) ?: len;
-}
-
-static struct kobj_attribute ext4_lazy_attr_scrub = __ATTR_WO(scrub);
 
 /* For tests: equal for equal maps of the same log. */
 static ssize_t map_digest_show(struct kobject *kobj,
 			       struct kobj_attribute *attr, char *buf)
 {
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-
-	return sysfs_emit(buf, "%llu\n", jbd2_lazy_digest(sbi->s_journal));
+	return sysfs_emit(buf, "%llu\n",
+			  jbd2_lazy_digest(ext4_lazy_sbi(kobj)->s_journal));
 }
 
 static struct kobj_attribute ext4_lazy_attr_map_digest =
 	__ATTR_RO(map_digest);
 
-#ifdef CONFIG_JBD2_LAZY_DEBUG
-/* For tests: demote what is in the oldest so many blocks of the log. */
-static ssize_t demote_store(struct kobject *kobj, struct kobj_attribute *attr,
-			    const char *buf, size_t len)
+/* For tests: demote, or re-log, what is in the oldest so many log blocks. */
+static ssize_t ext4_lazy_move(struct kobject *kobj, const char *buf, size_t len,
+			      int (*move)(journal_t *journal, u32 span))
 {
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
 	u32 span;
 	int ret;
 
 	ret = kstrtou32(buf, 0, &span);
 	if (!ret)
-		ret = jbd2_lazy_demote_now(sbi->s_journal, span);
+		ret = move(ext4_lazy_sbi(kobj)->s_journal, span);
 	return ret < 0 ? ret : len;
+}
+
+static ssize_t demote_store(struct kobject *kobj, struct kobj_attribute *attr,
+			    const char *buf, size_t len)
+{
+	return ext4_lazy_move(kobj, buf, len, jbd2_lazy_demote_now);
 }
 
 static struct kobj_attribute ext4_lazy_attr_demote = __ATTR_WO(demote);
 
-/* For tests: re-log what is in the oldest so many blocks of the log. */
 static ssize_t relog_store(struct kobject *kobj, struct kobj_attribute *attr,
 			   const char *buf, size_t len)
 {
-	struct ext4_sb_info *sbi = container_of(kobj->parent,
-						struct ext4_sb_info, s_kobj);
-	u32 span;
-	int ret;
-
-	ret = kstrtou32(buf, 0, &span);
-	if (!ret)
-		ret = jbd2_lazy_relog_now(sbi->s_journal, span);
-	return ret < 0 ? ret : len;
+	return ext4_lazy_move(kobj, buf, len, jbd2_lazy_relog_now);
 }
 
 static struct kobj_attribute ext4_lazy_attr_relog = __ATTR_WO(relog);
 #endif
 
 static const struct attribute *ext4_lazy_attrs[] = {
-#ifdef CONFIG_JBD2_LAZY_DEBUG
-	&ext4_lazy_attr_demote.attr,
-	&ext4_lazy_attr_relog.attr,
-#endif
-	&ext4_lazy_attr_map_digest.attr,
 	&ext4_lazy_attr_live_blocks.attr.attr,
 	&ext4_lazy_attr_log_blocks.attr.attr,
 	&ext4_lazy_attr_log_used.attr.attr,
 	&ext4_lazy_attr_memory_bytes.attr.attr,
+	&ext4_lazy_attr_relogged.attr.attr,
+	&ext4_lazy_attr_swept.attr.attr,
+	&ext4_lazy_attr_emergency.attr.attr,
+	&ext4_lazy_attr_damaged_blocks.attr.attr,
+	&ext4_lazy_attr_scrub.attr,
+#ifdef CONFIG_JBD2_LAZY_DEBUG
 	&ext4_lazy_attr_inserted.attr.attr,
 	&ext4_lazy_attr_dropped.attr.attr,
 	&ext4_lazy_attr_demoted.attr.attr,
-	&ext4_lazy_attr_emergency.attr.attr,
 	&ext4_lazy_attr_log_reads.attr.attr,
-	&ext4_lazy_attr_memory_per_block.attr,
-	&ext4_lazy_attr_policy.attr,
 	&ext4_lazy_attr_rebuilt.attr.attr,
-	&ext4_lazy_attr_relogged.attr.attr,
-	&ext4_lazy_attr_swept.attr.attr,
 	&ext4_lazy_attr_logged_blocks.attr.attr,
 	&ext4_lazy_attr_snapshot_blocks.attr.attr,
 	&ext4_lazy_attr_snapshots.attr.attr,
 	&ext4_lazy_attr_mount_blocks.attr.attr,
 	&ext4_lazy_attr_mount_snapshots.attr.attr,
-	&ext4_lazy_attr_scrub.attr,
 	&ext4_lazy_attr_scrubbed_blocks.attr.attr,
-	&ext4_lazy_attr_damaged_blocks.attr.attr,
-	&ext4_lazy_attr_lost_blocks.attr.attr,
 	&ext4_lazy_attr_damage_left.attr.attr,
+	&ext4_lazy_attr_policy.attr,
+	&ext4_lazy_attr_map_digest.attr,
+	&ext4_lazy_attr_demote.attr,
+	&ext4_lazy_attr_relog.attr,
+#endif
 	NULL,
 };
 

@@ -56,7 +56,7 @@
 /* Tests: be slow where a race would have to be won. */
 void lazy_debug_delay(void)
 {
-	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && !get_random_u32_below(8))
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS) && !get_random_u32_below(8))
 		msleep(get_random_u32_below(30));
 }
 
@@ -129,7 +129,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	u64 home;
 
 	/* Tests: the next transaction runs meanwhile. */
-	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS))
 		msleep(get_random_u32_below(100));
 	if (!aborted) {
 		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
@@ -320,43 +320,39 @@ void jbd2_lazy_stop(journal_t *journal)
 
 /**
  * jbd2_lazy_stats() - what the map holds and has done
- * @journal: the journal
+ * @journal: a lazy journal
  * @stats: filled in
- *
- * Return: false if the journal is not lazy.
  */
-bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
+void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
 
-	if (!lazy)
-		return false;
-	stats->live_blocks = READ_ONCE(lazy->map.nr_live);
-	stats->log_blocks = lazy->map.nr_slots;
-	stats->log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free);
-	stats->rebuilt = lazy->rebuilt;
-	stats->relogged = atomic64_read(&lazy->relogged);
-	stats->swept = atomic64_read(&lazy->swept);
-	stats->memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
-			      lazy->batch_len * sizeof(*lazy->batch) +
-			      lazy->nr_extents * sizeof(*lazy->extents) +
-			      lazy_clean_bytes(lazy) +
-			      lazy->snaps.buffer_bytes;
-	stats->logged_blocks = atomic64_read(&lazy->snaps.logged);
-	stats->snapshot_blocks = atomic64_read(&lazy->snaps.written);
-	stats->snapshots = atomic64_read(&lazy->snaps.count);
-	stats->mount_blocks = lazy->scan_blocks;
-	stats->mount_snapshots = lazy->loaded;
-	stats->inserted = atomic64_read(&lazy->inserted);
-	stats->dropped = atomic64_read(&lazy->dropped);
-	stats->demoted = atomic64_read(&lazy->demoted);
-	stats->emergency = atomic64_read(&lazy->emergency);
-	stats->log_reads = atomic64_read(&lazy->log_reads);
-	stats->scrubbed_blocks = atomic64_read(&lazy->scrub.blocks);
-	stats->damaged_blocks = atomic64_read(&lazy->scrub.damaged);
-	stats->lost_blocks = lazy->lost;
-	stats->damage_left = lazy_damage_left(lazy);
-	return true;
+	*stats = (struct jbd2_lazy_stats) {
+		.live_blocks = READ_ONCE(lazy->map.nr_live),
+		.log_blocks = lazy->map.nr_slots,
+		.log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free),
+		.memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
+				lazy->batch_len * sizeof(*lazy->batch) +
+				lazy->nr_extents * sizeof(*lazy->extents) +
+				lazy_clean_bytes(lazy) +
+				lazy->snaps.buffer_bytes,
+		.relogged = atomic64_read(&lazy->relogged),
+		.swept = atomic64_read(&lazy->swept),
+		.emergency = atomic64_read(&lazy->emergency),
+		.damaged_blocks = atomic64_read(&lazy->scrub.damaged),
+		.inserted = atomic64_read(&lazy->inserted),
+		.dropped = atomic64_read(&lazy->dropped),
+		.demoted = atomic64_read(&lazy->demoted),
+		.log_reads = atomic64_read(&lazy->log_reads),
+		.rebuilt = lazy->rebuilt,
+		.logged_blocks = atomic64_read(&lazy->snaps.logged),
+		.snapshot_blocks = atomic64_read(&lazy->snaps.written),
+		.snapshots = atomic64_read(&lazy->snaps.count),
+		.mount_blocks = lazy->scan_blocks,
+		.mount_snapshots = lazy->loaded,
+		.scrubbed_blocks = atomic64_read(&lazy->scrub.blocks),
+		.damage_left = lazy_damage_left(lazy),
+	};
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
 
@@ -370,9 +366,11 @@ unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
 }
 EXPORT_SYMBOL(jbd2_lazy_log_block);
 
+#ifdef CONFIG_JBD2_LAZY_DEBUG
 /* A number that says what the map holds; see jmap_digest(). */
 u64 jbd2_lazy_digest(journal_t *journal)
 {
 	return jmap_digest(&journal->j_lazy->map);
 }
 EXPORT_SYMBOL(jbd2_lazy_digest);
+#endif

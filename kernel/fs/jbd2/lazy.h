@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files of lazy writeback journaling share: lazy.c (commit, start and
- * stop), lazy_read.c (reads), lazy_demote.c (the way home), lazy_mount.c (from one mount to the next), lazy_scan.c (reading
- * the log), lazy_snapshot.c (so that little of it need be read), lazy_clean.c
- * (the cleaner), lazy_scrub.c (damage).
+ * stop), lazy_read.c (reads), lazy_demote.c (the way home), lazy_mount.c (from
+ * one mount to the next), lazy_scan.c (reading the log), lazy_snapshot.c (so
+ * that little of it need be read), lazy_clean.c (the cleaner), lazy_scrub.c
+ * (damage).
  */
 #ifndef _FS_JBD2_LAZY_H
 #define _FS_JBD2_LAZY_H

@@ -36,7 +36,8 @@
  * until no more than half of the log is live.
  *
  * Policy "fixed" is that of the FAST'17 paper: every so many commits, the
- * oldest so many transactions are re-logged, whatever they hold.
+ * oldest so many transactions are re-logged, whatever they hold.  It can be
+ * chosen with CONFIG_JBD2_LAZY_DEBUG only, for comparison.
  *
  * The rules, continued from lazy_mount.c:
  *
@@ -82,12 +83,6 @@
 /* "fixed": after so many commits, so many transactions. */
 #define FIXED_COMMITS	10U
 #define FIXED_OLDEST	2U
-
-static const char * const lazy_policies[] = {
-	[JBD2_LAZY_WATERMARKS] = "watermarks",
-	[JBD2_LAZY_FIXED] = "fixed",
-	[JBD2_LAZY_OFF] = "off",
-};
 
 /* The largest transaction, which jbd2 keeps free for every handle. */
 static u32 lazy_reserve(struct jbd2_lazy *lazy)
@@ -684,6 +679,13 @@ void __jbd2_lazy_unpause(journal_t *journal)
 	spin_unlock(&lazy->clean_lock);
 }
 
+#ifdef CONFIG_JBD2_LAZY_DEBUG
+static const char * const lazy_policies[] = {
+	[JBD2_LAZY_WATERMARKS] = "watermarks",
+	[JBD2_LAZY_FIXED] = "fixed",
+	[JBD2_LAZY_OFF] = "off",
+};
+
 /**
  * jbd2_lazy_policy() - the name of the cleaner's policy
  * @journal: a lazy journal
@@ -715,3 +717,4 @@ int jbd2_lazy_set_policy(journal_t *journal, const char *name)
 	return 0;
 }
 EXPORT_SYMBOL(jbd2_lazy_set_policy);
+#endif

@@ -24,22 +24,22 @@ struct jbd2_lazy_stats {
 	u64 log_blocks;		/* blocks of the log */
 	u64 log_used;		/* of these, from the tail to the head */
 	u64 memory_bytes;
+	u64 relogged;		/* copies that the cleaner wrote again */
+	u64 swept;		/* blocks that the cleaner sent home */
+	u64 emergency;		/* blocks sent home because the log was full */
+	u64 damaged_blocks;	/* log blocks that were found damaged */
+	/* the rest with CONFIG_JBD2_LAZY_DEBUG only */
 	u64 inserted;		/* copies put into the map */
 	u64 dropped;		/* by a revoke */
-	u64 demoted;		/* sent home */
-	u64 emergency;		/* of these, because the log was full */
+	u64 demoted;		/* sent home, by whomever */
 	u64 log_reads;		/* reads served from the log */
 	u64 rebuilt;		/* live blocks that the mount found in the log */
-	u64 relogged;		/* by the cleaner */
-	u64 swept;		/* sent home by the cleaner */
 	u64 logged_blocks;	/* log blocks written since the mount */
 	u64 snapshot_blocks;	/* of these, for snapshots of the map */
 	u64 snapshots;		/* how many, that were committed */
 	u64 mount_blocks;	/* log blocks that the mount read */
-	u64 mount_snapshots;	/* snapshots that it used */
+	u64 mount_snapshots;	/* 1 if it used a snapshot */
 	u64 scrubbed_blocks;	/* log blocks that were read to be checked */
-	u64 damaged_blocks;	/* log blocks that were found damaged */
-	u64 lost_blocks;	/* metadata blocks, newest copies of which are lost */
 	u64 damage_left;	/* 1 if the tail has to pass damage */
 };
 
@@ -64,7 +64,7 @@ void jbd2_lazy_closing(journal_t *journal);
 const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
-bool jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
+void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
 		      unsigned int n);
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
