@@ -47,7 +47,7 @@ VARIABLE = {
 }
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
-FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-fno-strict-aliasing", "-fwrapv", "-g")
+FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-fno-strict-aliasing", "-fwrapv", "-g")
 CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
 FAST = ("-O2",)
 COVERED = ("-O0", "--coverage")
@@ -112,20 +112,29 @@ def patch_of(mutant: str) -> Path:
     return (SHARED_MUTANTS if mutant in SHARED else MUTANTS) / f"{mutant}.patch"
 
 
-def key(flags: Sequence[str], mutant: str, sources: Path) -> str:
-    digest = hashlib.sha256(repr((flags, mutant)).encode())
+def key(flags: Sequence[str], mutated: bool, sources: Path) -> str:
+    digest = hashlib.sha256(repr((flags, mutated)).encode())
     files = [path for path in sources.joinpath("kernel").rglob("*.[ch]") if "ext4" not in path.parts]
     files += [path for path in HERE.iterdir() if path.suffix in (".c", ".h", ".py")]
-    if mutant:
-        files.append(patch_of(mutant))
+    if mutated:
+        files += map(patch_of, mutants())
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROOT) -> Path:
-    """The program, built if need be; `mutant` names a patch that takes a guard out."""
-    folder = BUILD / key(flags, mutant, sources)
+def mutate(tree: Path, sources: Path) -> None:
+    """All mutants are one program; which one it is, is said when it starts."""
+    for part in (JBD2, INCLUDE):
+        shutil.copytree(sources / part, tree / part)
+    for name in mutants():
+        command = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
+        subprocess.run([*command, "-i", str(patch_of(name))], check=True)
+
+
+def binary(flags: Sequence[str] = CHECKED, *, mutated: bool = False, sources: Path = ROOT) -> Path:
+    """The program, built if need be; with `mutated` it has every mutant."""
+    folder = BUILD / key(flags, mutated, sources)
     program = folder / "histories"
     if program.exists():
         return program
@@ -133,12 +142,9 @@ def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROO
     with tempfile.TemporaryDirectory(dir=BUILD) as name:
         work = Path(name)
         tree = sources
-        if mutant:
+        if mutated:
             tree = work / "sources"
-            for part in (JBD2, INCLUDE):
-                shutil.copytree(sources / part, tree / part)
-            patch = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
-            subprocess.run([*patch, "-i", str(patch_of(mutant))], check=True)
+            mutate(tree, sources)
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)

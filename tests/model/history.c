@@ -88,6 +88,15 @@ void model_say(int level, const char *format, ...)
 
 #define say(...) do { if (verbose) printf(__VA_ARGS__); } while (0)
 
+bool jbd2_lazy_mutant(const char *name)
+{
+	static const char *mutant;
+
+	if (!mutant)
+		mutant = getenv("MODEL_MUTANT") ?: "";
+	return !strcmp(mutant, name);
+}
+
 /* ------------------------------------------------------------------------- */
 /* Contents                                                                   */
 
@@ -822,6 +831,9 @@ static void meanwhile(int when)
 {
 	u32 nr = meanwhile_plan >> 2 * when & 3;
 
+	/* The journal superblock is written before the commit block. */
+	if (meanwhile_plan >> 9 & 1 && when == 1)
+		move_tail();
 	while (nr-- && !failed && !is_journal_aborted(&journal))
 		step(false);
 }
@@ -830,7 +842,7 @@ static void commit_with(u32 plan)
 {
 	tid_t tid = stock_running()->t.t_tid;
 
-	meanwhile_plan = plan & 0xff;
+	meanwhile_plan = plan;
 	stock_mutex_busy = plan >> 8 & 1;
 	commit(meanwhile);
 	stock_mutex_busy = false;
@@ -1265,7 +1277,7 @@ static void step(bool alone)
 		nr = 1 + first % (op == 27 ? 8 : 200);
 		say("the power fails at write %u of a commit\n", nr);
 		disk_cut_after(nr);
-		commit_with(take() << 2);
+		commit_with((take() << 2 & 0xff) | (first & 1) << 9);
 		stats.crashes_in_commit++;
 		crash(first / 8 % 4 ? take() : 255 * (first / 32 % 2));
 		break;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
