@@ -36,11 +36,18 @@ PARTS = (
     "lazy_running_revokes", "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "jbd2_lazy_checkpoint",
     "scrub_used", "scrub_distance", "jbd2_lazy_damaged",
 )  # fmt: skip
-# So that even small logs have many snapshots.
-VARIABLE = {"PERIOD_PART": "model_period_part", "CLOSING_BLOCKS": "model_closing_blocks"}
+# So that even small logs have many snapshots, and reach what large ones do.
+VARIABLE = {
+    "PERIOD_PART": "model_period_part",
+    "CLOSING_BLOCKS": "model_closing_blocks",
+    "READER_BYTES": "model_reader_bytes",
+    "READER_FIRST": "model_reader_first",
+    "JMAP_ADVANCE": "model_advance",
+    "JMAP_STRETCH": "model_stretch",
+}
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
-FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-Wno-unused-parameter", "-fno-strict-aliasing", "-fwrapv", "-g")
+FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-fno-strict-aliasing", "-fwrapv", "-g")
 CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
 FAST = ("-O2",)
 COVERED = ("-O0", "--coverage")
@@ -105,20 +112,29 @@ def patch_of(mutant: str) -> Path:
     return (SHARED_MUTANTS if mutant in SHARED else MUTANTS) / f"{mutant}.patch"
 
 
-def key(flags: Sequence[str], mutant: str, sources: Path) -> str:
-    digest = hashlib.sha256(repr((flags, mutant)).encode())
+def key(flags: Sequence[str], mutated: bool, sources: Path) -> str:
+    digest = hashlib.sha256(repr((flags, mutated)).encode())
     files = [path for path in sources.joinpath("kernel").rglob("*.[ch]") if "ext4" not in path.parts]
     files += [path for path in HERE.iterdir() if path.suffix in (".c", ".h", ".py")]
-    if mutant:
-        files.append(patch_of(mutant))
+    if mutated:
+        files += map(patch_of, mutants())
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROOT) -> Path:
-    """The program, built if need be; `mutant` names a patch that takes a guard out."""
-    folder = BUILD / key(flags, mutant, sources)
+def mutate(tree: Path, sources: Path) -> None:
+    """All mutants are one program; which one it is, is said when it starts."""
+    for part in (JBD2, INCLUDE):
+        shutil.copytree(sources / part, tree / part)
+    for name in mutants():
+        command = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
+        subprocess.run([*command, "-i", str(patch_of(name))], check=True)
+
+
+def binary(flags: Sequence[str] = CHECKED, *, mutated: bool = False, sources: Path = ROOT) -> Path:
+    """The program, built if need be; with `mutated` it has every mutant."""
+    folder = BUILD / key(flags, mutated, sources)
     program = folder / "histories"
     if program.exists():
         return program
@@ -126,12 +142,9 @@ def binary(flags: Sequence[str] = CHECKED, mutant: str = "", sources: Path = ROO
     with tempfile.TemporaryDirectory(dir=BUILD) as name:
         work = Path(name)
         tree = sources
-        if mutant:
+        if mutated:
             tree = work / "sources"
-            for part in (JBD2, INCLUDE):
-                shutil.copytree(sources / part, tree / part)
-            patch = ["patch", "-p1", "-s", "--fuzz=0", "--no-backup-if-mismatch", "-d", str(tree / "kernel")]
-            subprocess.run([*patch, "-i", str(patch_of(mutant))], check=True)
+            mutate(tree, sources)
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)

@@ -24,6 +24,8 @@ static struct cached *cache;
 static u32 nr_cached, cache_room;
 static u32 events, cut_at;
 static bool cut;
+static u32 fail_write;
+static bool had_error, fail_though_written;
 static u8 *damaged;
 static struct jbd2_log_extent layout[4];
 static unsigned int nr_layout;
@@ -45,6 +47,8 @@ void disk_start(u32 slots, u32 nr)
 	cut_at = 0;
 	events = 0;
 	cut = false;
+	fail_write = 0;
+	had_error = false;
 }
 
 void disk_stop(void)
@@ -66,6 +70,17 @@ void disk_cut_after(u32 nth)
 {
 	events = 0;
 	cut_at = nth;
+}
+
+void disk_fail_write(u32 nth, bool though_written)
+{
+	fail_though_written = though_written;
+	fail_write = nth;
+}
+
+bool disk_had_error(void)
+{
+	return had_error;
 }
 
 bool disk_is_cut(void)
@@ -189,6 +204,8 @@ void disk_crash(u32 luck)
 	sb_current = sb_durable;
 	cut = false;
 	cut_at = 0;
+	fail_write = 0;
+	had_error = false;
 }
 
 u8 *disk_block(unsigned long log_blk)
@@ -341,19 +358,28 @@ static int log_read(u64 phys, void *data)
 	return 0;
 }
 
-static void log_write(u64 phys, const void *data, blk_opf_t opf)
+static int log_write(u64 phys, const void *data, blk_opf_t opf)
 {
 	unsigned long log_blk;
+	int err = 0;
 
 	if (!log_block_at(phys, &log_blk) || log_blk < FIRST) {
 		model_fail("block %llu is written, which is not of the log",
 			   (unsigned long long)phys);
-		return;
+		return -EIO;
+	}
+	if (fail_write && !--fail_write) {
+		stats.write_errors++;
+		had_error = true;
+		/* Some errors come though all was written. */
+		if (!fail_though_written)
+			return -EIO;
+		err = -EIO;
 	}
 	if (opf & REQ_PREFLUSH)
 		disk_flush();
 	if (!powered())
-		return;
+		return err;
 	on_log_write(log_blk, data, opf);
 	damaged[log_blk] = 0;
 	memcpy(current + log_blk * BLOCK, data, BLOCK);
@@ -363,6 +389,7 @@ static void log_write(u64 phys, const void *data, blk_opf_t opf)
 	} else {
 		remember(LOG, log_blk, 0, data, BLOCK);
 	}
+	return err;
 }
 
 /* ------------------------------------------------------------------------- */
@@ -398,12 +425,11 @@ static int transfer(struct bio *bio)
 
 	for (i = 0; i < bio->nr; i++)
 		for (at = 0; at < bio->vec[i].len; at += BLOCK, phys++) {
-			if (bio->opf & REQ_OP_WRITE)
-				log_write(phys, bio->vec[i].data + at,
-					  bio->opf);
-			else
-				err = log_read(phys, bio->vec[i].data + at) ?:
-				      err;
+			void *data = bio->vec[i].data + at;
+
+			err = (bio->opf & REQ_OP_WRITE ?
+			       log_write(phys, data, bio->opf) :
+			       log_read(phys, data)) ?: err;
 		}
 	return err;
 }
@@ -440,8 +466,7 @@ void brelse(struct buffer_head *bh)
 
 void submit_bh(blk_opf_t opf, struct buffer_head *bh)
 {
-	log_write(bh->b_blocknr, bh->b_data, opf);
-	bh->b_end_io(bh, 1);
+	bh->b_end_io(bh, !log_write(bh->b_blocknr, bh->b_data, opf));
 }
 
 void end_buffer_write_sync(struct buffer_head *bh, int uptodate)

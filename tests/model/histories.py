@@ -10,6 +10,7 @@ Standard library only; hypothesis makes the histories of the tests (test_histori
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import struct
@@ -19,14 +20,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import build
+from model import build
 
 # Bytes of a history: a few steps, to be found quickly, and many, to get far.
 LENGTHS = (60, 200, 600, 2000)
 # The first bytes say how large the log is and so on.
-HEADER = 6
+HEADER = 7
 COVERAGE_HISTORIES = 3000
 COVERAGE_SEED = 1
 
@@ -35,11 +36,16 @@ def replay_command(history: bytes, mutant: str = "") -> str:
     return f"python3 tests/model/histories.py replay {history.hex()}{' ' + mutant if mutant else ''}"
 
 
+def environment(mutant: str) -> dict[str, str]:
+    return os.environ | {"MODEL_MUTANT": mutant}
+
+
 class Runner:
     """The program, which runs one history after the other in a process of its own."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, mutant: str = "") -> None:
         self._program = program
+        self._environment = environment(mutant)
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self._start()
         self.statistics: dict[str, int] = {}
@@ -48,7 +54,11 @@ class Runner:
         self._messages.seek(0)
         self._messages.truncate()
         return subprocess.Popen(
-            [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages
+            [self._program],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
         )
 
     def run(self, history: bytes) -> str:
@@ -83,7 +93,7 @@ class Runner:
 
 @contextlib.contextmanager
 def running(flags: Sequence[str] = build.CHECKED, mutant: str = "") -> Iterator[Runner]:
-    runner = Runner(build.binary(flags, mutant))
+    runner = Runner(build.binary(flags, mutated=bool(mutant)), mutant)
     try:
         yield runner
     finally:
@@ -119,7 +129,8 @@ def shrunk(runner: Runner, history: bytes) -> bytes:
 
 
 def replay(history: bytes, mutant: str = "") -> int:
-    return subprocess.run([build.binary(build.CHECKED, mutant), "--replay", history.hex()], check=False).returncode
+    command = [build.binary(mutated=bool(mutant)), "--replay", history.hex()]
+    return subprocess.run(command, env=environment(mutant), check=False).returncode
 
 
 def coverage(histories: int = COVERAGE_HISTORIES) -> str:

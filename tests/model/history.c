@@ -20,7 +20,8 @@ enum kind { FREE, META, FREEING, FILE_DATA, FILE_FREEING };
 
 struct statistics stats;
 bool failed, verbose;
-u32 model_period_part, model_closing_blocks;
+u32 model_period_part, model_closing_blocks, model_reader_bytes;
+u32 model_reader_first, model_advance, model_stretch, model_buffer;
 struct home homes[HOMES_MOST];
 u32 nr_homes;
 
@@ -79,13 +80,22 @@ void model_say(int level, const char *format, ...)
 	if (level > 4 || quiet)
 		return;
 	warned = true;
-	if (!may_warn) {
+	if (!may_warn && !disk_had_error()) {
 		line[strcspn(line, "\n")] = 0;
 		model_fail("there is no damage, but: %s", line);
 	}
 }
 
 #define say(...) do { if (verbose) printf(__VA_ARGS__); } while (0)
+
+bool jbd2_lazy_mutant(const char *name)
+{
+	static const char *mutant;
+
+	if (!mutant)
+		mutant = getenv("MODEL_MUTANT") ?: "";
+	return !strcmp(mutant, name);
+}
 
 /* ------------------------------------------------------------------------- */
 /* Contents                                                                   */
@@ -692,6 +702,29 @@ static void free_some(u32 first, u32 nr, bool keep)
 	say("free %u of %u on\n", i, first % nr_homes);
 }
 
+/* What the cleaner asks, and what it makes the next transaction do. */
+static void pass_over(u32 part)
+{
+	struct jmap *map = &journal.j_lazy->map;
+	unsigned long blk = journal.j_tail, at;
+	u32 used = slots - journal.j_free, i, span;
+	tid_t tid;
+
+	for (i = used * part / 64; i; i--)
+		blk = lazy_next_log_blk(&journal, blk);
+	span = jmap_span_past(map, blk);
+	if (span > used || jmap_span_of(map, part) > used ||
+	    jmap_span_ahead(map, part) > used)
+		model_fail("more of the log is to be cleaned than is used");
+	/* Marks of an empty map mean nothing, nor does what is not applied. */
+	if (map->nr_live && jmap_mark_behind(map, blk, &tid, &at) &&
+	    lazy_log_distance(&journal, journal.j_tail, blk) <
+	    lazy_log_distance(&journal, journal.j_tail, jmap_end(map)) &&
+	    lazy_log_distance(&journal, journal.j_tail, at) <=
+	    lazy_log_distance(&journal, journal.j_tail, blk))
+		model_fail("the mark at %lu is not behind %lu", at, blk);
+}
+
 /* The cleaner's way: lazy_relog_one(). */
 static void relog(u32 span)
 {
@@ -798,6 +831,9 @@ static void meanwhile(int when)
 {
 	u32 nr = meanwhile_plan >> 2 * when & 3;
 
+	/* The journal superblock is written before the commit block. */
+	if (meanwhile_plan >> 9 & 1 && when == 1)
+		move_tail();
 	while (nr-- && !failed && !is_journal_aborted(&journal))
 		step(false);
 }
@@ -806,7 +842,7 @@ static void commit_with(u32 plan)
 {
 	tid_t tid = stock_running()->t.t_tid;
 
-	meanwhile_plan = plan & 0xff;
+	meanwhile_plan = plan;
 	stock_mutex_busy = plan >> 8 & 1;
 	commit(meanwhile);
 	stock_mutex_busy = false;
@@ -954,15 +990,20 @@ static void unmount_and_mount(u32 luck)
 		if (luck % 4 > 1 && has_room(1, 0))
 			change(0);
 	}
+	disk_flush();
 	if (running)
 		commit_with(0);
-	checkpoint();
-	disk_flush();
+	if (luck % 8 < 3) {
+		write_back(luck, nr_homes);
+		clean_checkpoint_list();
+	} else if (luck % 8 < 6) {
+		checkpoint();
+	}
 	kept = __jbd2_lazy_seal(&journal);
 	say("unmount: %s\n", kept ? "kept" : "empty");
-	if (kept < 0)
+	if (kept < 0 && !is_journal_aborted(&journal))
 		model_fail("unmount fails: %d", kept);
-	if (!kept)
+	if (!kept && !is_journal_aborted(&journal))
 		stock_mark_empty();
 	/* All is durable, so luck is not needed. */
 	power_off(luck);
@@ -981,6 +1022,8 @@ static void drain(void)
 		checkpoint();
 	}
 	checkpoint();
+	if (is_journal_aborted(&journal))
+		return;
 	if (journal.j_lazy->map.nr_live)
 		model_fail("a drain leaves %u blocks",
 			   journal.j_lazy->map.nr_live);
@@ -1190,9 +1233,13 @@ static void step(bool alone)
 		write_back(take(), nr_homes / 3);
 		break;
 	case 19:
-		if (alone && take() % 2)
+		first = take();
+		if (first % 4 < 2)
+			clean_checkpoint_list();
+		else if (alone && first % 4 == 2)
 			checkpoint();
-		move_tail();
+		if (first % 8 < 6)
+			move_tail();
 		break;
 	case 20:
 		relog(slots / 32 * (1 + take() % 8));
@@ -1206,7 +1253,13 @@ static void step(bool alone)
 		free_file(take(), 1 + nr_homes / 8);
 		break;
 	case 24:
-		disk_flush();
+		first = take();
+		if (first % 4 == 1)
+			disk_fail_write(1 + first / 8, first / 4 % 2);
+		else if (first % 4 == 2)
+			pass_over(first / 4);
+		else
+			disk_flush();
 		break;
 	case 25:
 		if (alone)
@@ -1224,7 +1277,7 @@ static void step(bool alone)
 		nr = 1 + first % (op == 27 ? 8 : 200);
 		say("the power fails at write %u of a commit\n", nr);
 		disk_cut_after(nr);
-		commit_with(take() << 2);
+		commit_with((take() << 2 & 0xff) | (first & 1) << 9);
 		stats.crashes_in_commit++;
 		crash(first / 8 % 4 ? take() : 255 * (first / 32 % 2));
 		break;
@@ -1280,12 +1333,12 @@ static void step(bool alone)
 	}
 }
 
-static const u32 sizes[] = { 300, 400, 300, 200, 600, 128, 400, 1000 };
-static const u32 many[] = { 24, 48, 12, 90, 60, 6, 130, 30 };
+static const u32 sizes[] = { 300, 400, 300, 200, 600, 128, 400, 1500 };
+static const u32 many[] = { 24, 48, 12, 90, 60, 6, 130, 400 };
 
 static void run(const u8 *bytes, size_t nr)
 {
-	u32 header[6], i;
+	u32 header[7], i;
 
 	history = bytes;
 	history_end = bytes + nr;
@@ -1298,6 +1351,13 @@ static void run(const u8 *bytes, size_t nr)
 	high_homes = header[3] / 4 % 2;
 	model_period_part = 4 << header[4] % 5;
 	model_closing_blocks = header[4] / 16 % 4 ? 4 << header[4] / 16 % 4 : 512;
+	model_reader_bytes = header[6] % 4 ? 4096 << 2 * (header[6] % 4 - 1) :
+					     512 << 10;
+	model_reader_first = BLOCK << header[6] / 4 % 4;
+	model_advance = header[6] / 16 % 4 ? 4 << 2 * (header[6] / 16 % 4) :
+					     65536;
+	model_stretch = header[6] / 64 ? 8 << header[6] / 64 : 1024;
+	model_buffer = header[4] / 64 ? 1 + header[4] / 64 : 0;
 	failed = false;
 	failure[0] = 0;
 	may_warn = false;

@@ -37,7 +37,7 @@
 	each(aborts) each(damaged_snapshots) each(damaged_copies)	\
 	each(damage_passed) each(damage_bridged) each(damage_refused)	\
 	each(mounts_without_memory) each(read_only_mounts)		\
-	each(log_full)
+	each(log_full) each(write_errors)
 
 struct statistics {
 #define FIELD(name) u64 name;
@@ -49,7 +49,8 @@ extern struct statistics stats;
 extern bool failed, verbose;
 
 /* Numbers that the source has as constants; build.py makes variables of them. */
-extern u32 model_period_part, model_closing_blocks;
+extern u32 model_period_part, model_closing_blocks, model_reader_bytes;
+extern u32 model_reader_first, model_advance, model_stretch, model_buffer;
 
 /* --- disk.c --- */
 
@@ -58,6 +59,9 @@ void disk_stop(void);
 /* Everything from the nth write or flush on is lost; 0: none. */
 void disk_cut_after(u32 nth);
 bool disk_is_cut(void);
+/* The nth write to the log from here on is an error. */
+void disk_fail_write(u32 nth, bool though_written);
+bool disk_had_error(void);	/* since the power came */
 /* The power comes back: which writes of the cache were done? */
 void disk_crash(u32 luck);
 u8 *disk_block(unsigned long log_blk);	/* as it would be read */
@@ -117,6 +121,7 @@ long stock_space_left(void);
 transaction_t *checkpoint_of_tail(void);
 void checkpoint_add(u32 home);
 void checkpoint_remove(u32 home);
+void clean_checkpoint_list(void);
 
 /* --- history.c, asked by stock.c --- */
 

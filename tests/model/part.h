@@ -9,7 +9,8 @@
 #include <linux/jbd2.h>
 #include "lazy.h"
 
-extern u32 model_period_part, model_closing_blocks;
+extern u32 model_period_part, model_closing_blocks, model_reader_bytes;
+extern u32 model_reader_first, model_advance, model_stretch;
 
 /* There is no page cache. */
 static inline void model_trust_nothing(struct jbd2_lazy *lazy)

@@ -226,8 +226,8 @@ void checkpoint_remove(u32 home)
 	free(from);
 }
 
-/* What was written home is let go of. */
-static void clean_checkpoint_list(void)
+/* What was written home is let go of: by a commit, or by the shrinker. */
+void clean_checkpoint_list(void)
 {
 	u32 i;
 
@@ -362,13 +362,15 @@ unsigned long long jbd2_journal_revoked(struct list_head *record)
 /* ------------------------------------------------------------------------- */
 /* Commit                                                                     */
 
+/* An error ends the journal before the commit block, or with it. */
 static void write_at(u64 phys, const void *data, blk_opf_t flags)
 {
 	struct bio *bio = bio_alloc(journal.j_dev, 1, REQ_OP_WRITE | flags, 0);
 
 	bio->bi_iter.bi_sector = phys * (BLOCK >> SECTOR_SHIFT);
 	__bio_add_page(bio, virt_to_page(data), BLOCK, offset_in_page(data));
-	submit_bio_wait(bio);
+	if (submit_bio_wait(bio))
+		jbd2_journal_abort(&journal, -EIO);
 	bio_put(bio);
 }
 
@@ -404,6 +406,12 @@ static void write_revokes(struct open_transaction *t)
 		struct revoke *record = container_of(first, struct revoke,
 						     hash);
 
+		/* Records are let go of, and nothing is written. */
+		if (is_journal_aborted(&journal)) {
+			list_del(first);
+			jbd2_lazy_keep_revoke(&journal, first);
+			continue;
+		}
 		if (!at) {
 			jbd2_journal_next_log_block(&journal, &phys);
 			put_header(data, JBD2_REVOKE_BLOCK, t->t.t_tid);
@@ -434,7 +442,7 @@ static void write_tags(struct open_transaction *t)
 	unsigned long long phys, at_phys;
 	u32 i, at = 0;
 
-	for (i = 0; i < t->nr_tags; i++) {
+	for (i = 0; i < t->nr_tags && !is_journal_aborted(&journal); i++) {
 		struct home *home = &homes[t->tags[i]];
 		u64 number = home_number(t->tags[i]);
 		__be32 sequence = cpu_to_be32(t->t.t_tid);
@@ -619,6 +627,15 @@ static int lazy_start(u32 kind)
 	if (err) {
 		jbd2_jmap_destroy(&lazy->map);
 		goto free_lazy;
+	}
+	/* As a larger log has. */
+	if (model_buffer) {
+		free(lazy->snaps.buffer);
+		lazy->snaps.buffer_blocks = model_buffer;
+		lazy->snaps.buffer_bytes = PAGE_ALIGN(model_buffer * BLOCK);
+		if (posix_memalign(&lazy->snaps.buffer, PAGE_SIZE,
+				   lazy->snaps.buffer_bytes))
+			abort();
 	}
 	INIT_LIST_HEAD(&lazy->revokes);
 	lazy->recovered = !(journal.j_flags & JBD2_LOADED);

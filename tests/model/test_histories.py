@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import build
-import histories
+from model import build, histories
 
 SEED = int(os.environ.get("SHINGLE_MODEL_SEED", "18"))
 SHORT = int(os.environ.get("SHINGLE_MODEL_HISTORIES", "2000"))
