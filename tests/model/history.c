@@ -711,17 +711,17 @@ static void pass_over(u32 part)
 	tid_t tid;
 
 	for (i = used * part / 64; i; i--)
-		blk = lazy_next_log_blk(&journal, blk);
-	span = jmap_span_past(map, blk);
-	if (span > used || jmap_span_of(map, part) > used ||
-	    jmap_span_ahead(map, part) > used)
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
+	span = jbd2_jmap_span_past(map, blk);
+	if (span > used || jbd2_jmap_span_of(map, part) > used ||
+	    jbd2_jmap_span_ahead(map, part) > used)
 		model_fail("more of the log is to be cleaned than is used");
 	/* Marks of an empty map mean nothing, nor does what is not applied. */
-	if (map->nr_live && jmap_mark_behind(map, blk, &tid, &at) &&
-	    lazy_log_distance(&journal, journal.j_tail, blk) <
-	    lazy_log_distance(&journal, journal.j_tail, jmap_end(map)) &&
-	    lazy_log_distance(&journal, journal.j_tail, at) <=
-	    lazy_log_distance(&journal, journal.j_tail, blk))
+	if (map->nr_live && jbd2_jmap_mark_behind(map, blk, &tid, &at) &&
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, blk) <
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, jbd2_jmap_end(map)) &&
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, at) <=
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, blk))
 		model_fail("the mark at %lu is not behind %lu", at, blk);
 }
 
