@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH102, PTH103, PTH110, PTH116, PTH119, PTH123, PTH208
+# ruff: noqa: PTH207, PTH102, PTH103, PTH110, PTH116, PTH119, PTH123, PTH208
 """Runs in the machine: an oracle for data and for names. What is read back is held against a model that needs no disk.
 
 oracle.py reserve FILE MIB            a file of blocks that nobody uses, which leaves so much free space
@@ -21,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -93,6 +94,11 @@ class Pattern:
         finally:
             os.close(fd)
         return [*found, f"{path}: {count} pieces of {_PIECE} bytes differ"] if count else []
+
+
+def _put(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def fail(sentences: list[str], seed: int) -> None:
@@ -274,12 +280,20 @@ class World:
         os.fsync(fd)
         os.close(fd)
 
+    def move(self, how: str) -> None:
+        """All that is live in the log, where the kernel has JBD2_LAZY_DEBUG."""
+        for path in glob.glob(f"/sys/fs/ext4*/*/journal_lazy/{how}") if self.real else ():
+            _put(path, "1000000")
+
     def compare(self, name: str) -> None:
         self._do(self._compare, name)
 
     def _compare(self, name: str) -> None:
         inode = self.inodes[name]
         fail(self.pattern.wrong(self.path(name), inode.file, inode.size), self.seed)
+
+
+_MOVES = ("demote", "relog")
 
 
 def _long(random_: random.Random, number: int) -> str:
@@ -311,6 +325,10 @@ def turns(world: World, seed: int, count: int) -> Iterator[int]:
                 world.unlink(name)
             world.unlink(f"{wide}/origin")
             world.rmdir(wide)
+        # Freed in the running transaction, and now and then told to go home, or into the log again.
+        moved = choose.randrange(6)
+        if moved < len(_MOVES):
+            world.move(_MOVES[moved])
         # What was freed is free when its transaction is committed; then it becomes file data at once.
         world.sync(data)
         for number in range(8):
@@ -421,11 +439,6 @@ def _checked(result: int, what: str) -> None:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
-
-
-def _put(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
 
 
 def _tree(root: str) -> dict[str, str]:
