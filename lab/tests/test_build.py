@@ -68,7 +68,7 @@ def test_what_was_used_last_stays_in_the_cache(tmp_path: Path) -> None:
 
 def test_variants_are_known_by_name() -> None:
     assert [path.stem for path in build.fragments("main")] == [
-        "10-machine", "20-ext4", "30-other-file-systems",
+        "10-machine", "20-ext4", "30-other-file-systems", "92-statistics",
     ]  # fmt: skip
     assert [path.stem for path in build.fragments("sanitize")[-2:]] == ["90-sanitize", "91-faults"]
     with pytest.raises(Failure, match="Did you mean sanitize"):
