@@ -48,7 +48,7 @@ VARIABLE = {
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
 FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-fno-strict-aliasing", "-fwrapv", "-g")
-CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
+CHECKED = ("-O2", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
 FAST = ("-O2",)
 COVERED = ("-O0", "--coverage")
 

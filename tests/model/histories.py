@@ -37,7 +37,7 @@ def replay_command(history: bytes, mutant: str = "") -> str:
 
 
 def environment(mutant: str) -> dict[str, str]:
-    return os.environ | {"MODEL_MUTANT": mutant}
+    return os.environ | {"MODEL_MUTANT": mutant, "ASAN_OPTIONS": "malloc_context_size=3:quarantine_size_mb=4"}
 
 
 class Runner:
@@ -49,6 +49,7 @@ class Runner:
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self._start()
         self.statistics: dict[str, int] = {}
+        self.status = 0
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._messages.seek(0)
@@ -83,7 +84,7 @@ class Runner:
         """Ends the program, and learns what its histories reached."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.close()
-        self._process.wait()
+        self.status = self._process.wait()
         self._process.stdout.close()
         for line in self._said().splitlines():
             if found := re.fullmatch(r"(\w+) (\d+)", line):

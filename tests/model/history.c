@@ -1352,7 +1352,7 @@ static void run(const u8 *bytes, size_t nr)
 	model_period_part = 4 << header[4] % 5;
 	model_closing_blocks = header[4] / 16 % 4 ? 4 << header[4] / 16 % 4 : 512;
 	model_reader_bytes = header[6] % 4 ? 4096 << 2 * (header[6] % 4 - 1) :
-					     512 << 10;
+					     128 << 10;
 	model_reader_first = BLOCK << header[6] / 4 % 4;
 	model_advance = header[6] / 16 % 4 ? 4 << 2 * (header[6] / 16 % 4) :
 					     65536;
