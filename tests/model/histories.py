@@ -36,8 +36,14 @@ def replay_command(history: bytes, mutant: str = "") -> str:
     return f"python3 tests/model/histories.py replay {history.hex()}{' ' + mutant if mutant else ''}"
 
 
-def environment(mutant: str) -> dict[str, str]:
-    return os.environ | {"MODEL_MUTANT": mutant, "ASAN_OPTIONS": "malloc_context_size=3:quarantine_size_mb=4"}
+def environment(program: Path, mutant: str) -> dict[str, str]:
+    return os.environ | {
+        "MODEL_MUTANT": mutant,
+        "ASAN_OPTIONS": "malloc_context_size=3:quarantine_size_mb=4",
+        # It was compiled elsewhere.
+        "GCOV_PREFIX": str(program.parent),
+        "GCOV_PREFIX_STRIP": "99",
+    }
 
 
 class Runner:
@@ -45,7 +51,7 @@ class Runner:
 
     def __init__(self, program: Path, mutant: str = "") -> None:
         self._program = program
-        self._environment = environment(mutant)
+        self._environment = environment(program, mutant)
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self._start()
         self.statistics: dict[str, int] = {}
@@ -130,8 +136,9 @@ def shrunk(runner: Runner, history: bytes) -> bytes:
 
 
 def replay(history: bytes, mutant: str = "") -> int:
-    command = [build.binary(mutated=bool(mutant)), "--replay", history.hex()]
-    return subprocess.run(command, env=environment(mutant), check=False).returncode
+    program = build.binary(mutated=bool(mutant))
+    command = [program, "--replay", history.hex()]
+    return subprocess.run(command, env=environment(program, mutant), check=False).returncode
 
 
 def coverage(histories: int = COVERAGE_HISTORIES) -> str:
