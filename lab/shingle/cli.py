@@ -389,6 +389,13 @@ def test_command(sanitize: bool, stock_kernel: bool, clients: bool, in_browser: 
     sys.exit(tests.main(names, sanitize=sanitize, stock_kernel=stock_kernel, clients=clients, in_browser=in_browser))
 
 
+@cli.command("check", epilog=examples("check", "check -- -x"))
+@click.argument("options", nargs=-1)
+def check_command(options: tuple[str, ...]) -> None:
+    """Check style, types and the lab's units in about a minute, without a machine. OPTIONS are pytest's."""
+    sys.exit(tests.main([*tests.quick(), "-q", "-k", "not clippy", *options], sanitize=False))
+
+
 cli.add_command(drives_cli.drives)
 cli.add_command(drives_cli.replay)
 cli.add_command(lazy_cli.lazy)

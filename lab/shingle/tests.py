@@ -41,6 +41,16 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
     return chosen
 
 
+# Of the lab's own tests, those that read every record or draw.
+_SLOW = {"test_build_trace", "test_claims", "test_field", "test_figures", "test_matrix", "test_report"}
+
+
+def quick() -> list[str]:
+    """What `./shingle check` runs: style, types and units, of which none boots a machine or builds anything."""
+    units = [path for path in sorted((ROOT / "lab/tests").glob("test_*.py")) if path.stem not in _SLOW]
+    return ["tests/style/test_lint.py", *(str(path.relative_to(ROOT)) for path in units)]
+
+
 def variants_for(files: Sequence[Path]) -> list[str]:
     """The kernels that these tests boot, so that building them is seen and not charged to a test."""
     texts = [path.read_text() for path in files]

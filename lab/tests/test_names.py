@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shingle import cli, drive, experiment, fs, suitability, workload
+from shingle import cli, drive, experiment, fs, suitability, tests, workload
 from shingle.failure import Failure
 
 
@@ -30,7 +30,8 @@ def test_a_wrong_name_is_answered_with_the_nearest(find, wrong: str, right: str)
     assert caught.value.status == 2
 
 
-@given(st.text(max_size=30))
+# What ends like this is a file of the user's own.
+@given(st.text(max_size=30).filter(lambda name: not name.endswith((".toml", ".fio"))))
 def test_no_name_breaks_the_suggestion(name: str) -> None:
     try:
         workload.find(name)
@@ -177,3 +178,9 @@ def test_a_log_elsewhere_is_made_before_the_mount_and_is_no_journal_of_the_drive
     assert programs == ["truncate", "losetup", "mke2fs", "tune2fs"]
     assert variant.mount_steps()[-1]["do"] == "mount"
     assert "^has_journal" in variant.mkfs and not variant.reports("journal")
+
+
+def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
+    chosen = tests.select(tests.quick(), tests.test_files())
+    assert tests.variants_for(chosen) == []
+    assert len(chosen) > 10

@@ -18,7 +18,7 @@ from pathlib import Path
 DEBUG = "/sys/kernel/debug"
 KINDS = ("failslab", "fail_page_alloc")
 TIMES = 1_000_000
-OURS = re.compile(r"(?:__)?jbd2_lazy_\w+|jmap_\w+|lazy_\w+|snap_\w+|scan_\w+|reader_\w+")
+OURS = re.compile(r"(?:__)?(?:jbd2_)?(?:lazy|jmap|snap|scan|reader|scrub)_\w+")
 # As many allocations as a mount may make before something is wrong with this test.
 ALLOCATIONS = 5000
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -38,8 +38,8 @@ def our_code() -> tuple[int, int]:
     symbols = sorted((int(address, 16), name) for address, kind, name in lines if kind in "tT")
     names = [name for _, name in symbols]
     # Linked one behind the other: jmap.o first, lazy_snapshot.o last.
-    first = next(at for at, name in enumerate(names) if name.startswith("jmap_"))
-    last = max(at for at, name in enumerate(names) if re.fullmatch(r"lazy_snapshot_\w+|snap_\w+", name))
+    first = next(at for at, name in enumerate(names) if name.startswith("jbd2_jmap_"))
+    last = max(at for at, name in enumerate(names) if re.fullmatch(r"jbd2_lazy_snapshot_\w+|(?:jbd2_)?snap_\w+", name))
     ours = names[first : last + 1]
     strange = [name for name in ours if not OURS.fullmatch(name)]
     print(f"{len(ours)} functions, of which {len(strange)} have other names: {' '.join(strange[:40])}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH103, PTH123
+# ruff: noqa: PTH103, PTH108, PTH123
 """Runs in the machine: files whose contents are in their inodes, and the ways in which they come out of there.
 
 inline_work.py write KIND...       small files below /mnt, synced, all of them in their inodes
@@ -7,10 +7,14 @@ inline_work.py convert KIND...     each gets a block of its own, synced
 inline_work.py overwrite KIND...   other contents, synced
 inline_work.py a KIND...           fails and says how many files do not hold what `write` wrote
 inline_work.py b KIND...           the same of `overwrite`
+inline_work.py random SEED MODEL   small files grow and shrink in all ways at random, and MODEL says what they must hold
+inline_work.py model MODEL         fails and says which files hold something else
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import mmap
 import os
 import random
@@ -78,7 +82,99 @@ def check(kinds: tuple[str, ...], letter: str) -> None:
     sys.exit(f"lost, of {FILES} each: {wrong}" if wrong else 0)
 
 
+# --- At random ----------------------------------------------------------------
+
+libc = ctypes.CDLL(None, use_errno=True)
+SMALL_FILES = 12
+OPERATIONS = 2000
+# FALLOC_FL_KEEP_SIZE, with FALLOC_FL_PUNCH_HOLE, with FALLOC_FL_ZERO_RANGE
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 3, 17
+
+
+def fallocate(fd: int, mode: int, offset: int, length: int) -> None:
+    if libc.fallocate(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(length)):
+        raise OSError(ctypes.get_errno(), f"fallocate {mode}")
+
+
+def one_operation(chance: random.Random, name: str, held: bytearray) -> None:
+    """A change of a file, and of what it must hold."""
+    # Half of all places are where the inode's room ends.
+    at = chance.choice((0, 10, 59, 60, 61, 150, 250, 300, 1024, 4095, 4096, 5000))
+    length = chance.choice((1, 20, 60, 100, 200, 3000))
+    what = chance.choice(("write", "write", "truncate", "path", "empty", "mmap", "allocate", "keep", "punch", "zero"))
+    if what == "path":
+        os.truncate(name, at)
+    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
+    if what == "write":
+        data = chance.randbytes(length)
+        os.pwrite(fd, data, at)
+        held.extend(bytes(max(0, at + length - len(held))))
+        held[at : at + length] = data
+    elif what in ("truncate", "path", "empty"):
+        size = 0 if what == "empty" else at
+        os.ftruncate(fd, size)
+        held.extend(bytes(max(0, size - len(held))))
+        del held[size:]
+    elif what == "mmap" and held:
+        with mmap.mmap(fd, len(held)) as mapped:
+            mapped[at % len(held)] = held[at % len(held)] = chance.randrange(256)
+    elif what == "allocate":
+        fallocate(fd, 0, at, length)
+        held.extend(bytes(max(0, at + length - len(held))))
+    elif what == "keep":
+        fallocate(fd, KEEP_SIZE, at, length)
+    elif what in ("punch", "zero"):
+        fallocate(fd, PUNCH_HOLE if what == "punch" else ZERO_RANGE, at, length)
+        end = min(len(held), at + length)
+        held[at:end] = bytes(max(0, end - at))
+    if chance.random() < 0.3:
+        os.fsync(fd)
+    os.close(fd)
+
+
+def differing(model: dict[str, str]) -> list[str]:
+    wrong = []
+    for name, held in model.items():
+        with open(name, "rb") as file:
+            if file.read().hex() != held:
+                wrong.append(name)
+    return wrong
+
+
+def at_random(seed: str, output: str) -> None:
+    chance = random.Random(seed)
+    files = {f"{ROOT}/random{number}": bytearray() for number in range(SMALL_FILES)}
+    for name in files:
+        os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o644))
+    for number in range(OPERATIONS):
+        name, held = chance.choice(list(files.items()))
+        if chance.random() < 0.05:
+            os.unlink(name)
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o644))
+            held.clear()
+        one_operation(chance, name, held)
+        if number % 50 == 0:
+            with open("/proc/sys/vm/drop_caches", "w") as file:
+                file.write("3")
+            wrong = differing({name: held.hex() for name, held in files.items()})
+            assert not wrong, f"seed {seed}, operation {number}: {wrong}"
+    os.sync()
+    with open(output, "w") as file:
+        json.dump({name: held.hex() for name, held in files.items()}, file)
+
+
+def check_model(source: str) -> None:
+    with open(source) as file:
+        wrong = differing(json.load(file))
+    sys.exit(f"other contents: {wrong}" if wrong else 0)
+
+
 def main(verb: str, *kinds: str) -> None:
+    if verb == "random":
+        at_random(*kinds)
+        return
+    if verb == "model":
+        check_model(*kinds)
     if verb in ("a", "b"):
         check(kinds, verb)
     for kind in kinds:

@@ -92,6 +92,24 @@ def test_a_file_may_be_truncated_by_its_path(bench: Bench, options: str) -> None
     assert_there(bench, INLINE, ran, work("b", BY_PATH))
 
 
+SEED = 7
+
+
+@pytest.mark.parametrize("options", ["journal_lazy", pytest.param("", marks=pytest.mark.long)])
+@pytest.mark.parametrize("volume", [INLINE, pytest.param(SMALL_BLOCKS, marks=pytest.mark.long)], ids=["4k", "1k"])
+def test_files_that_grow_and_shrink_at_random(bench: Bench, options: str, volume: Volume) -> None:
+    """Against a model, below dropped caches; after the unmount, and after a power cut behind a sync."""
+    words = (str(SEED), f"{job.OUT}/model")
+    for last in ([], [job.save()]):
+        ran = boot(bench, volume, options, work("random", words), *last)
+        stress.assert_no_complaint(ran)
+        model = ran.text("model")
+        for again in ("journal_lazy", ""):
+            steps = [job.write("/run/model", model), *volume.mounted(work("model", ("/run/model",)), options=again)]
+            stress.assert_no_complaint(bench.boot(steps, drive=ran.saved_drive, files=(WORK,)))
+        bench.assert_clean(ran.saved_drive, recover=True)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, options: str) -> None:
     """A file that finds no block stays in its inode."""

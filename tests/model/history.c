@@ -177,7 +177,7 @@ static void log_list_add(tid_t tid, u32 log_start, u32 log_blk,
 	new = &log_list[nr_log++];
 	new->tid = tid;
 	new->log_start = log_start;
-	new->log_end = lazy_next_log_blk(&journal, log_blk);
+	new->log_end = jbd2_lazy_next_log_blk(&journal, log_blk);
 	new->nr_tags = tags;
 	new->nr_revoked = revoked;
 	new->tags = malloc((2 * tags + revoked + 1) * sizeof(u32));
@@ -356,7 +356,7 @@ static void check_map(const u32 *expected)
 	for (i = 0; i < nr_homes && !failed; i++) {
 		unsigned long log_blk = 0;
 		unsigned int flags = 0;
-		bool found = jmap_lookup(map, home_number(i), &log_blk, &flags);
+		bool found = jbd2_jmap_lookup(map, home_number(i), &log_blk, &flags);
 
 		live += found;
 		if ((found ? log_blk : 0) != expected[i])
@@ -381,7 +381,7 @@ static void check_marks(void)
 		struct jmap_mark *mark =
 			&map->marks[(map->mark_head + i) % map->nr_marks];
 		struct jmap_mark *first = &map->marks[map->mark_head];
-		u32 distance = jmap_distance(map, first->slot, mark->slot);
+		u32 distance = jbd2_jmap_distance(map, first->slot, mark->slot);
 
 		for (j = 0; j < nr_log; j++)
 			if (log_list[j].tid == mark->tid)
@@ -446,7 +446,7 @@ static tid_t stock_replay(void)
 		if (words[0] != cpu_to_be32(JBD2_MAGIC_NUMBER) ||
 		    be32_to_cpu(words[2]) != tid)
 			break;
-		blk = lazy_next_log_blk(&journal, blk);
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
 		if (be32_to_cpu(words[1]) == JBD2_COMMIT_BLOCK) {
 			committed = nr;
 			tid++;
@@ -481,7 +481,7 @@ static tid_t stock_replay(void)
 				home |= (u64)be32_to_cpu(tag[2]) << 32;
 			all[nr++] = (struct found) {
 				tid, home_of_number(home), blk };
-			blk = lazy_next_log_blk(&journal, blk);
+			blk = jbd2_lazy_next_log_blk(&journal, blk);
 			left -= !!left;
 			at += flags & JBD2_FLAG_SAME_UUID ? 16 : 32;
 			if (flags & JBD2_FLAG_LAST_TAG || at + 16 > BLOCK - 4)
@@ -536,7 +536,7 @@ static bool demote_one(u32 i, unsigned long log_blk)
 	if (home->in_running || home->in_committing || home->checkpoint ||
 	    home->revoked)
 		return false;
-	if (!jmap_drop_if(map, home_number(i), log_blk))
+	if (!jbd2_jmap_drop_if(map, home_number(i), log_blk))
 		return false;
 	if (home->rev_running || home->rev_committing)
 		model_fail("block %u goes home while it is being freed", i);
@@ -558,9 +558,9 @@ static u32 demote_oldest(u32 span)
 	u32 pos, left, nr = 0;
 	u64 number;
 
-	pos = jmap_scan_start(map, &left);
+	pos = jbd2_jmap_scan_start(map, &left);
 	left = min(left, span);
-	while (!failed && jmap_next_live(map, &pos, &left, &number, &log_blk,
+	while (!failed && jbd2_jmap_next_live(map, &pos, &left, &number, &log_blk,
 					 NULL))
 		nr += demote_one(home_of_number(number), log_blk);
 	return nr;
@@ -711,17 +711,17 @@ static void pass_over(u32 part)
 	tid_t tid;
 
 	for (i = used * part / 64; i; i--)
-		blk = lazy_next_log_blk(&journal, blk);
-	span = jmap_span_past(map, blk);
-	if (span > used || jmap_span_of(map, part) > used ||
-	    jmap_span_ahead(map, part) > used)
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
+	span = jbd2_jmap_span_past(map, blk);
+	if (span > used || jbd2_jmap_span_of(map, part) > used ||
+	    jbd2_jmap_span_ahead(map, part) > used)
 		model_fail("more of the log is to be cleaned than is used");
 	/* Marks of an empty map mean nothing, nor does what is not applied. */
-	if (map->nr_live && jmap_mark_behind(map, blk, &tid, &at) &&
-	    lazy_log_distance(&journal, journal.j_tail, blk) <
-	    lazy_log_distance(&journal, journal.j_tail, jmap_end(map)) &&
-	    lazy_log_distance(&journal, journal.j_tail, at) <=
-	    lazy_log_distance(&journal, journal.j_tail, blk))
+	if (map->nr_live && jbd2_jmap_mark_behind(map, blk, &tid, &at) &&
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, blk) <
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, jbd2_jmap_end(map)) &&
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, at) <=
+	    jbd2_lazy_log_distance(&journal, journal.j_tail, blk))
 		model_fail("the mark at %lu is not behind %lu", at, blk);
 }
 
@@ -736,16 +736,16 @@ static void relog(u32 span)
 	if (!make_room())
 		return;
 	stock_running();
-	pos = jmap_scan_start(map, &left);
+	pos = jbd2_jmap_scan_start(map, &left);
 	left = min(left, span);
 	while (!failed && has_room(1, 0) &&
-	       jmap_next_live(map, &pos, &left, &number, &log_blk, NULL)) {
+	       jbd2_jmap_next_live(map, &pos, &left, &number, &log_blk, NULL)) {
 		u32 i = home_of_number(number);
 		struct home *home = &homes[i];
 
 		if (home->revoked || home->in_running || home->in_committing ||
 		    home->checkpoint ||
-		    !jmap_relog(map, number, log_blk))
+		    !jbd2_jmap_relog(map, number, log_blk))
 			continue;
 		if (home->rev_running || home->rev_committing)
 			model_fail("block %u is filed while it is being freed",
@@ -895,7 +895,7 @@ static void power_off(u32 luck)
 	if (journal.j_lazy)
 		stock_unload();
 	disk_crash(luck);
-	if (lazy_marked(sb_read(), &known, &ref) && newest_snapshot &&
+	if (jbd2_lazy_marked(sb_read(), &known, &ref) && newest_snapshot &&
 	    ref.tid != newest_snapshot)
 		stats.crashes_before_marker++;
 }
@@ -954,7 +954,7 @@ static void mount_without_memory(u32 nth)
 	tid_t known;
 	int err;
 
-	if (!lazy_marked(sb_read(), &known, &ref))
+	if (!jbd2_lazy_marked(sb_read(), &known, &ref))
 		return;
 	quiet = true;
 	alloc_fail_at(nth);
@@ -1082,16 +1082,16 @@ static void damage_and_mount(u32 luck, u32 how)
 	sb = sb_read();
 	tail = be32_to_cpu(sb->s_start);
 	stats.crash_mounts++;
-	if (!lazy_marked(sb, &known, &ref) || !ref.blocks ||
+	if (!jbd2_lazy_marked(sb, &known, &ref) || !ref.blocks ||
 	    tid_gt(be32_to_cpu(sb->s_sequence), ref.tid)) {
 		mount();
 		return;
 	}
 	blk = ref.log_blk;
-	span = lazy_log_distance(&journal, tail, ref.start);
+	span = jbd2_lazy_log_distance(&journal, tail, ref.start);
 	if (how % 8 < 5 || !span) {
 		for (i = how / 8 % ref.blocks; i; i--)
-			blk = lazy_next_log_blk(&journal, blk);
+			blk = jbd2_lazy_next_log_blk(&journal, blk);
 		if (mount_damaged(blk, how))
 			model_fail("nobody notices the damage");
 		stats.damaged_snapshots++;
@@ -1100,7 +1100,7 @@ static void damage_and_mount(u32 luck, u32 how)
 	}
 	blk = tail;
 	for (i = how * 7919 % span; i; i--)
-		blk = lazy_next_log_blk(&journal, blk);
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
 	if (*(const __be32 *)disk_block(blk) == cpu_to_be32(JBD2_MAGIC_NUMBER))
 		stats.damage_passed++;
 	else
@@ -1129,7 +1129,7 @@ static void check_damaged(tid_t tail, tid_t known)
 	nr_log = nr;
 	for (i = 0; i < nr_homes && !failed; i++) {
 		unsigned long log_blk = 0;
-		bool found = jmap_lookup(&lazy->map, home_number(i), &log_blk,
+		bool found = jbd2_jmap_lookup(&lazy->map, home_number(i), &log_blk,
 					 NULL);
 
 		if (found && !expected[i])
@@ -1155,8 +1155,8 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 	power_off(luck);
 	sb = sb_read();
 	stats.crash_mounts++;
-	if (lazy_marked(sb, &known, &ref) && nr_log)
-		span = lazy_log_distance(&journal, be32_to_cpu(sb->s_start),
+	if (jbd2_lazy_marked(sb, &known, &ref) && nr_log)
+		span = jbd2_lazy_log_distance(&journal, be32_to_cpu(sb->s_start),
 					 log_list[nr_log - 1].log_end);
 	if (!span || tid_gt(be32_to_cpu(sb->s_sequence),
 			    log_list[nr_log - 1].tid)) {
@@ -1165,10 +1165,10 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 	}
 	blk = be32_to_cpu(sb->s_start);
 	for (i = where % span; i; i--)
-		blk = lazy_next_log_blk(&journal, blk);
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
 	first = blk;
 	run = min(run, ARRAY_SIZE(before));
-	for (i = 0; i < run; i++, blk = lazy_next_log_blk(&journal, blk)) {
+	for (i = 0; i < run; i++, blk = jbd2_lazy_next_log_blk(&journal, blk)) {
 		memcpy(before[i], disk_block(blk), BLOCK);
 		disk_damage(blk, how);
 	}
@@ -1188,7 +1188,7 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 		u32 at = run - 1 - i;
 
 		disk_restore(blk, before[at]);
-		blk = lazy_next_log_blk(&journal, blk);
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
 	}
 	if (journal.j_lazy)
 		stock_unload();

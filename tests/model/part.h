@@ -21,7 +21,7 @@ static inline void model_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 {
 }
 
-#define lazy_trust_nothing model_trust_nothing
-#define lazy_clean_after_commit model_clean_after_commit
+#define jbd2_lazy_trust_nothing model_trust_nothing
+#define jbd2_lazy_clean_after_commit model_clean_after_commit
 
 #endif /* MODEL_PART_H */

@@ -619,13 +619,13 @@ static int lazy_start(u32 kind)
 	if (!lazy)
 		return err;
 	lazy->extents = disk_extents(kind, &lazy->nr_extents);
-	err = jmap_init(&lazy->map, journal.j_first, journal.j_last);
+	err = jbd2_jmap_init(&lazy->map, journal.j_first, journal.j_last);
 	if (err)
 		goto free_lazy;
 	lazy->journal = &journal;
-	err = lazy_snapshot_init(lazy);
+	err = jbd2_lazy_snapshot_init(lazy);
 	if (err) {
-		jmap_destroy(&lazy->map);
+		jbd2_jmap_destroy(&lazy->map);
 		goto free_lazy;
 	}
 	/* As a larger log has. */
@@ -648,7 +648,7 @@ static int lazy_start(u32 kind)
 		journal.j_commit_sequence += skipped;
 		journal.j_commit_request += skipped;
 		journal.j_flags |= JBD2_FLUSHED;
-		jmap_apply_end(&lazy->map, journal.j_head);
+		jbd2_jmap_apply_end(&lazy->map, journal.j_head);
 	}
 	return 0;
 
@@ -679,9 +679,9 @@ void stock_unload(void)
 		return;
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &home))
 		;
-	lazy_forget_mount(lazy);
-	lazy_snapshot_destroy(lazy);
-	jmap_destroy(&lazy->map);
+	jbd2_lazy_forget_mount(lazy);
+	jbd2_lazy_snapshot_destroy(lazy);
+	jbd2_jmap_destroy(&lazy->map);
 	free(lazy->extents);
 	free(lazy);
 	journal.j_lazy = NULL;

@@ -37,24 +37,15 @@ CHECKPATCH = (
         "WARNING:FILE_PATH_CHANGES:",
         "fs/jbd2/ and fs/ext4/ are in MAINTAINERS; of the headers the RFC has to speak",
     ),
-    Known(
-        "include/trace/events/jbd2_lazy.h",
-        "CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT):",
-        "the usual layout of trace events, that of include/trace/events/jbd2.h",
-    ),
     Known("fs/ext4/super.c", "CHECK:CAMELCASE: .*<Opt_", "ext4 names all its mount options like this"),
     Known("fs/ext4/super.c", "WARNING:SPACING: .*function name", "a row of ext4's table of options, as its others"),
-    Known("fs/jbd2/*.c", "CHECK:CAMELCASE: .*<BH_JBDPrivateStart>", "a name of include/linux/jbd2.h"),
     Known("fs/ext4/lazy.c", "CHECK:MACRO_ARG_REUSE: .*'_name'", "names a sysfs attribute; a token, no expression"),
-    Known("fs/jbd2/lazy.c", "WARNING:CONST_STRUCT: ", "goes with the copied address_space_operations"),
-    Known("fs/jbd2/lazy_scan.c", "CHECK:PARENTHESIS_ALIGNMENT:", "goes with the rewriting of the scan"),
 )
 COMPILED = (
     Known(
         "fs/ext4/super.c", r"context imbalance in '(__ext4_grp_locked_error|ext4_check_descriptors)'", "stock has it"
     ),
     Known("include/trace/events/jbd2.h", "restricted blk_opf_t", "stock has it"),
-    Known("fs/jbd2/jmap.c", r"dubious: x \| !y", "goes with the rewriting of the digest"),
 )
 
 # One fault for each checker, so that its silence means something.

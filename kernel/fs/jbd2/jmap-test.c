@@ -25,7 +25,7 @@ static int jmap_test_init(struct kunit *test)
 	struct jmap *map = kunit_kzalloc(test, sizeof(*map), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, map);
-	KUNIT_ASSERT_EQ(test, jmap_init(map, FIRST, FIRST + BLOCKS), 0);
+	KUNIT_ASSERT_EQ(test, jbd2_jmap_init(map, FIRST, FIRST + BLOCKS), 0);
 	test->priv = map;
 	return 0;
 }
@@ -33,7 +33,7 @@ static int jmap_test_init(struct kunit *test)
 static void jmap_test_exit(struct kunit *test)
 {
 	if (test->priv)
-		jmap_destroy(test->priv);
+		jbd2_jmap_destroy(test->priv);
 }
 
 /* Log block @log, which may be beyond the end, on the ring. */
@@ -55,11 +55,12 @@ static unsigned long commit(struct jmap *map, tid_t tid, unsigned long log,
 	u64 home;
 
 	for (i = 0; i < n; i++)
-		jmap_note(map, ring(log + 1 + i), homes[i], false, log + i);
-	jmap_apply_begin(map, tid, ring(log));
+		jbd2_jmap_note(map, ring(log + 1 + i), homes[i], false,
+			       log + i);
+	jbd2_jmap_apply_begin(map, tid, ring(log));
 	for (b = log; b < end; b++)
-		jmap_apply_slot(map, ring(b), &home, revoking, ctx);
-	jmap_apply_end(map, ring(end));
+		jbd2_jmap_apply_slot(map, ring(b), &home, revoking, ctx);
+	jbd2_jmap_apply_end(map, ring(end));
 	return end;
 }
 
@@ -69,14 +70,14 @@ static void noted_copy_is_found_only_after_commit(struct kunit *test)
 	unsigned long log;
 	u64 home = 4711;
 
-	KUNIT_EXPECT_TRUE(test, jmap_note(map, 2, home, false, 0));
-	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, home, &log, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, 2, home, false, 0));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_lookup(map, home, &log, NULL));
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 2);
-	KUNIT_EXPECT_TRUE(test, jmap_home_of(map, 2, &home));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_home_of(map, 2, &home));
 	KUNIT_EXPECT_EQ(test, home, 4711);
-	KUNIT_EXPECT_FALSE(test, jmap_home_of(map, 1, &home));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_home_of(map, 1, &home));
 }
 
 static void newer_copy_takes_the_place_of_older(struct kunit *test)
@@ -88,9 +89,9 @@ static void newer_copy_takes_the_place_of_older(struct kunit *test)
 	log = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
 	commit(map, 2, log, homes, 1, no_revoke, NULL);
 	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
-	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 10, &log, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 10, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 6);
-	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 20, &log, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 20, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 3);
 }
 
@@ -101,10 +102,10 @@ static void revoked_block_is_dropped(struct kunit *test)
 	u64 home = 10;
 
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_EXPECT_TRUE(test, jmap_drop(map, home, &log));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, home, &log));
 	KUNIT_EXPECT_EQ(test, log, 2);
-	KUNIT_EXPECT_FALSE(test, jmap_drop(map, home, &log));
-	KUNIT_EXPECT_FALSE(test, jmap_lookup(map, home, NULL, NULL));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop(map, home, &log));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_lookup(map, home, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, map->nr_live, 0);
 }
 
@@ -115,11 +116,11 @@ static void block_being_revoked_does_not_go_home(struct kunit *test)
 	u64 home = 10;
 
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
-	jmap_set_revoking(map, home, true);
-	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, log));
-	jmap_set_revoking(map, home, false);
-	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, home, log));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
+	jbd2_jmap_set_revoking(map, home, true);
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, log));
+	jbd2_jmap_set_revoking(map, home, false);
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop_if(map, home, log));
 }
 
 static void newer_copy_inherits_the_revoke(struct kunit *test)
@@ -129,10 +130,10 @@ static void newer_copy_inherits_the_revoke(struct kunit *test)
 	u64 home = 10;
 
 	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	jmap_set_revoking(map, home, true);
+	jbd2_jmap_set_revoking(map, home, true);
 	commit(map, 2, end, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, NULL));
-	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, log));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, log));
 }
 
 static void first_copy_asks_the_running_transaction(struct kunit *test)
@@ -142,10 +143,10 @@ static void first_copy_asks_the_running_transaction(struct kunit *test)
 	unsigned long log;
 
 	commit(map, 1, FIRST, homes, 2, revoke_of, &homes[0]);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, 10, &log, NULL));
-	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, 10, log));
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, 20, &log, NULL));
-	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, 20, log));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, 10, &log, NULL));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, 10, log));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, 20, &log, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop_if(map, 20, log));
 }
 
 static void superseded_copy_does_not_go_home(struct kunit *test)
@@ -156,8 +157,8 @@ static void superseded_copy_does_not_go_home(struct kunit *test)
 
 	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
 	commit(map, 2, end, &home, 1, no_revoke, NULL);
-	KUNIT_EXPECT_FALSE(test, jmap_drop_if(map, home, 2));
-	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, home, NULL, NULL));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, 2));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, home, NULL, NULL));
 }
 
 static void escape_and_large_block_number_survive(struct kunit *test)
@@ -167,16 +168,17 @@ static void escape_and_large_block_number_survive(struct kunit *test)
 	unsigned int flags;
 	unsigned long log;
 
-	jmap_note(map, 5, home, true, 0);
-	jmap_apply_begin(map, 1, 4);
-	KUNIT_EXPECT_TRUE(test, jmap_apply_slot(map, 5, &got, no_revoke, NULL));
-	jmap_apply_end(map, 6);
+	jbd2_jmap_note(map, 5, home, true, 0);
+	jbd2_jmap_apply_begin(map, 1, 4);
+	KUNIT_EXPECT_TRUE(test,
+			  jbd2_jmap_apply_slot(map, 5, &got, no_revoke, NULL));
+	jbd2_jmap_apply_end(map, 6);
 	KUNIT_EXPECT_EQ(test, got, home);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, &flags));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, &flags));
 	KUNIT_EXPECT_TRUE(test, flags & JMAP_ESCAPED);
 	/* A later copy that is not escaped loses the flag. */
 	commit(map, 2, 7, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &log, &flags));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & JMAP_ESCAPED);
 }
 
@@ -184,8 +186,8 @@ static void empty_range_is_refused(struct kunit *test)
 {
 	struct jmap map;
 
-	KUNIT_EXPECT_EQ(test, jmap_init(&map, 5, 5), -EINVAL);
-	KUNIT_EXPECT_EQ(test, jmap_init(&map, 5, 4), -EINVAL);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_init(&map, 5, 5), -EINVAL);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_init(&map, 5, 4), -EINVAL);
 }
 
 static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
@@ -196,7 +198,7 @@ static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
 	tid_t tid;
 	int i, t;
 
-	KUNIT_EXPECT_FALSE(test, jmap_oldest(map, &tid, &blk));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_oldest(map, &tid, &blk));
 	/* Four transactions, each longer than the distance of two marks. */
 	for (t = 0; t < 4; t++) {
 		for (i = 0; i < 20; i++)
@@ -205,14 +207,14 @@ static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
 		log = commit(map, 10 + t, log, homes, 20, no_revoke, NULL);
 	}
 	for (t = 0; t < 4; t++) {
-		KUNIT_ASSERT_TRUE(test, jmap_oldest(map, &tid, &blk));
+		KUNIT_ASSERT_TRUE(test, jbd2_jmap_oldest(map, &tid, &blk));
 		KUNIT_EXPECT_EQ(test, tid, 10 + t);
 		KUNIT_EXPECT_EQ(test, blk, start[t]);
 		for (i = 0; i < 20; i++)
-			KUNIT_EXPECT_TRUE(test,
-					  jmap_drop(map, t * 100 + i, &blk));
+			KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, t * 100 + i,
+							       &blk));
 	}
-	KUNIT_EXPECT_FALSE(test, jmap_oldest(map, &tid, &blk));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_oldest(map, &tid, &blk));
 }
 
 /* What the map keeps up to date is what adding up its slots gives. */
@@ -222,14 +224,14 @@ static u64 digest_by_hand(struct jmap *map)
 	struct jmap_slot copy;
 	u64 sum = 0;
 
-	while (jmap_next_copy(map, &pos, &left, &slot, &copy))
-		sum += jmap_digest_of(slot, &copy);
+	while (jbd2_jmap_next_copy(map, &pos, &left, &slot, &copy))
+		sum += jbd2_jmap_digest_of(slot, &copy);
 	return sum;
 }
 
 /*
  * Random transactions, revokes and demotions around the ring many times,
- * against an array.  The tail follows jmap_oldest(), as jbd2's does; a copy
+ * against an array.  The tail follows jbd2_jmap_oldest(), as jbd2's does; a copy
  * below it must never be needed (L1).
  */
 static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
@@ -261,13 +263,15 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 			u32 pos, left;
 			u64 home;
 
-			pos = jmap_scan_start(map, &left);
-			if (jmap_next_live(map, &pos, &left, &home, &blk, NULL)) {
+			pos = jbd2_jmap_scan_start(map, &left);
+			if (jbd2_jmap_next_live(map, &pos, &left, &home, &blk,
+						NULL)) {
 				KUNIT_ASSERT_TRUE(test,
-						  jmap_drop_if(map, home, blk));
+						  jbd2_jmap_drop_if(map, home,
+								    blk));
 				where[home] = 0;
 			}
-			if (!jmap_oldest(map, &t, &blk))
+			if (!jbd2_jmap_oldest(map, &t, &blk))
 				tail = log;
 			else
 				while (ring(tail) != blk)
@@ -278,18 +282,18 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 		log = commit(map, tid, log, homes, n, no_revoke, NULL);
 		for (i = prandom_u32_state(&rnd) % 4; i; i--) {
 			h = prandom_u32_state(&rnd) % HOMES;
-			KUNIT_ASSERT_EQ_MSG(test, jmap_drop(map, h, &got),
+			KUNIT_ASSERT_EQ_MSG(test, jbd2_jmap_drop(map, h, &got),
 					    where[h] != 0, "seed %u tid %u",
 					    seed, tid);
 			where[h] = 0;
 		}
-		if (jmap_oldest(map, &t, &blk))
+		if (jbd2_jmap_oldest(map, &t, &blk))
 			while (ring(tail) != blk) {
 				tail++;
 				KUNIT_ASSERT_LE(test, tail, log);
 			}
 		for (h = 0, live = 0; h < HOMES; h++) {
-			bool found = jmap_lookup(map, h, &got, NULL);
+			bool found = jbd2_jmap_lookup(map, h, &got, NULL);
 
 			live += found;
 			KUNIT_ASSERT_EQ_MSG(test, found, where[h] != 0,
@@ -320,12 +324,12 @@ static void tail_behind_a_live_copy_is_noticed(struct kunit *test)
 	second = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
 	third = commit(map, 2, second, homes, 1, no_revoke, NULL);
 	/* 20 lives in the first transaction, 10 in the second. */
-	KUNIT_EXPECT_FALSE(test, jmap_live_before(map, FIRST));
-	KUNIT_EXPECT_TRUE(test, jmap_live_before(map, second));
-	jmap_drop(map, 20, &second);
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_live_before(map, FIRST));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_live_before(map, second));
+	jbd2_jmap_drop(map, 20, &second);
 	second = FIRST + 4;
-	KUNIT_EXPECT_FALSE(test, jmap_live_before(map, second));
-	KUNIT_EXPECT_TRUE(test, jmap_live_before(map, third));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_live_before(map, second));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_live_before(map, third));
 }
 
 static void digest_knows_each_copy_and_its_place(struct kunit *test)
@@ -334,19 +338,19 @@ static void digest_knows_each_copy_and_its_place(struct kunit *test)
 	u64 homes[] = { 10, 20 }, empty, one, other;
 	unsigned long log;
 
-	empty = jmap_digest(map);
+	empty = jbd2_jmap_digest(map);
 	log = commit(map, 1, FIRST, homes, 1, no_revoke, NULL);
-	one = jmap_digest(map);
+	one = jbd2_jmap_digest(map);
 	KUNIT_EXPECT_NE(test, one, empty);
 	/* The same block in another place. */
 	log = commit(map, 2, log, homes, 1, no_revoke, NULL);
-	other = jmap_digest(map);
+	other = jbd2_jmap_digest(map);
 	KUNIT_EXPECT_NE(test, other, one);
 	/* Another block comes and goes. */
 	commit(map, 3, log, homes + 1, 1, no_revoke, NULL);
-	KUNIT_EXPECT_NE(test, jmap_digest(map), other);
-	jmap_drop(map, 20, &log);
-	KUNIT_EXPECT_EQ(test, jmap_digest(map), other);
+	KUNIT_EXPECT_NE(test, jbd2_jmap_digest(map), other);
+	jbd2_jmap_drop(map, 20, &log);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_digest(map), other);
 }
 
 static void span_ahead_ends_with_a_transaction(struct kunit *test)
@@ -364,13 +368,13 @@ static void span_ahead_ends_with_a_transaction(struct kunit *test)
 		end = commit(map, tid, end, homes, 98, no_revoke, NULL);
 	}
 	/* The cursor is behind the first descriptor. */
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 100), 0);
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 124), 0);
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 125), 99);
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 224), 99);
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 225), 199);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 100), 0);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 124), 0);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 125), 99);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 224), 99);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 225), 199);
 	/* No transaction begins so far ahead: all of it. */
-	KUNIT_EXPECT_EQ(test, jmap_span_ahead(map, 1000), 899);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 1000), 899);
 }
 
 static void block_that_the_cleaner_filed_is_a_survivor_once(struct kunit *test)
@@ -381,16 +385,16 @@ static void block_that_the_cleaner_filed_is_a_survivor_once(struct kunit *test)
 	u64 home = 10;
 
 	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & JMAP_SURVIVOR);
-	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_relog(map, home, at));
 	log = commit(map, 2, log, &home, 1, no_revoke, NULL);
-	KUNIT_EXPECT_FALSE(test, jmap_relog(map, home, at));
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_relog(map, home, at));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_TRUE(test, flags & JMAP_SURVIVOR);
 	/* Its owner writes it again: warm. */
 	commit(map, 3, log, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, &flags));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & (JMAP_SURVIVOR | JMAP_RELOGGED));
 }
 
@@ -401,11 +405,11 @@ static void block_being_revoked_is_not_filed_again(struct kunit *test)
 	u64 home = 10;
 
 	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_ASSERT_TRUE(test, jmap_lookup(map, home, &at, NULL));
-	jmap_set_revoking(map, home, true);
-	KUNIT_EXPECT_FALSE(test, jmap_relog(map, home, at));
-	jmap_set_revoking(map, home, false);
-	KUNIT_EXPECT_TRUE(test, jmap_relog(map, home, at));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, NULL));
+	jbd2_jmap_set_revoking(map, home, true);
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_relog(map, home, at));
+	jbd2_jmap_set_revoking(map, home, false);
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_relog(map, home, at));
 }
 
 static void head_that_reaches_a_newest_copy_is_noticed(struct kunit *test)
@@ -416,12 +420,12 @@ static void head_that_reaches_a_newest_copy_is_noticed(struct kunit *test)
 	u64 home = 10;
 
 	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	KUNIT_EXPECT_FALSE(test, jmap_note(map, 2, 20, false, 0));
-	KUNIT_ASSERT_TRUE(test, jmap_copy_of(map, home, &at, &copy));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_note(map, 2, 20, false, 0));
+	KUNIT_ASSERT_TRUE(test, jbd2_jmap_copy_of(map, home, &at, &copy));
 	KUNIT_EXPECT_EQ(test, at, 2);
 	KUNIT_EXPECT_EQ(test, copy.csum, FIRST);
 	commit(map, 2, log, &home, 1, no_revoke, NULL);
-	KUNIT_EXPECT_TRUE(test, jmap_note(map, 2, 20, false, 0));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, 2, 20, false, 0));
 }
 
 static void loaded_map_has_the_digest_of_the_one_that_was_saved(struct kunit *test)
@@ -437,31 +441,33 @@ static void loaded_map_has_the_digest_of_the_one_that_was_saved(struct kunit *te
 	KUNIT_ASSERT_NOT_NULL(test, copies);
 	KUNIT_ASSERT_NOT_NULL(test, slots);
 	log = commit(map, 1, log, homes, 3, no_revoke, NULL);
-	KUNIT_EXPECT_TRUE(test, jmap_note(map, log + 1, 40, true, 7));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, log + 1, 40, true, 7));
 	commit(map, 2, log, homes, 1, no_revoke, NULL);
 	/* Superseded, revoked, and on its way home. */
-	KUNIT_EXPECT_TRUE(test, jmap_drop(map, 30, &at));
-	KUNIT_EXPECT_TRUE(test, jmap_lookup(map, 1ULL << 40, &at, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, 30, &at));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 1ULL << 40, &at, NULL));
 	digest = map->digest;
-	KUNIT_EXPECT_TRUE(test, jmap_drop_if(map, 1ULL << 40, at));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop_if(map, 1ULL << 40, at));
 	KUNIT_EXPECT_EQ(test, map->digest, digest);
 	KUNIT_EXPECT_EQ(test, map->digest, digest_by_hand(map));
-	KUNIT_EXPECT_NE(test, jmap_digest(map), digest);
-	while (jmap_next_copy(map, &pos, &left, &slots[n], &copies[n]))
+	KUNIT_EXPECT_NE(test, jbd2_jmap_digest(map), digest);
+	while (jbd2_jmap_next_copy(map, &pos, &left, &slots[n], &copies[n]))
 		n++;
 	KUNIT_ASSERT_EQ(test, n, 2);
-	jmap_reset(map, 1, FIRST);
+	jbd2_jmap_reset(map, 1, FIRST);
 	KUNIT_EXPECT_EQ(test, map->digest, 0);
 	for (i = 0; i < n; i++)
-		KUNIT_EXPECT_TRUE(test, jmap_load_copy(map, slots[i],
-						       &copies[i]));
+		KUNIT_EXPECT_TRUE(test, jbd2_jmap_load_copy(map, slots[i],
+							    &copies[i]));
 	KUNIT_EXPECT_EQ(test, map->digest, digest);
 	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
 	KUNIT_EXPECT_EQ(test, map->nr_demoted, 0);
 	/* Neither a slot nor a home block twice. */
-	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, slots[0], &copies[0]));
-	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, 500, &copies[0]));
-	KUNIT_EXPECT_FALSE(test, jmap_load_copy(map, slots[0], &copies[1]));
+	KUNIT_EXPECT_FALSE(test,
+			   jbd2_jmap_load_copy(map, slots[0], &copies[0]));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_load_copy(map, 500, &copies[0]));
+	KUNIT_EXPECT_FALSE(test,
+			   jbd2_jmap_load_copy(map, slots[0], &copies[1]));
 }
 
 static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
@@ -480,27 +486,30 @@ static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
 		log = commit(map, t + 1, log, homes, ARRAY_SIZE(homes),
 			     no_revoke, NULL);
 	}
-	KUNIT_ASSERT_TRUE(test, jmap_mark_behind(map, begins[0] + 3, &tid, &at));
+	KUNIT_ASSERT_TRUE(test,
+			  jbd2_jmap_mark_behind(map, begins[0] + 3, &tid, &at));
 	KUNIT_EXPECT_EQ(test, tid, 2);
 	KUNIT_EXPECT_EQ(test, at, begins[1]);
 	/* From the first live copy, which is behind a descriptor. */
-	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[0] + 3),
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_past(map, begins[0] + 3),
 			begins[1] - begins[0] - 1);
 	KUNIT_EXPECT_FALSE(test, map->mark_wanted);
 	/* None is behind the last one: the next transaction gets one. */
-	KUNIT_EXPECT_FALSE(test, jmap_mark_behind(map, begins[2] + 3, &tid, &at));
-	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[2] + 3),
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_mark_behind(map, begins[2] + 3, &tid,
+						       &at));
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_past(map, begins[2] + 3),
 			log - begins[0] - 1);
 	KUNIT_EXPECT_TRUE(test, map->mark_wanted);
 	commit(map, 4, log, homes, 1, no_revoke, NULL);
 	commit(map, 5, log + 3, homes, 1, no_revoke, NULL);
 	KUNIT_EXPECT_FALSE(test, map->mark_wanted);
-	KUNIT_ASSERT_TRUE(test, jmap_mark_behind(map, begins[2] + 3, &tid, &at));
+	KUNIT_ASSERT_TRUE(test,
+			  jbd2_jmap_mark_behind(map, begins[2] + 3, &tid, &at));
 	KUNIT_EXPECT_EQ(test, tid, 4);
 	/* What the tail can pass already holds nothing. */
 	for (i = 0; i < ARRAY_SIZE(homes); i++)
-		jmap_drop(map, i, &at);
-	KUNIT_EXPECT_EQ(test, jmap_span_past(map, begins[0] + 3), 0);
+		jbd2_jmap_drop(map, i, &at);
+	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_past(map, begins[0] + 3), 0);
 }
 
 static struct kunit_case jmap_test_cases[] = {

@@ -7,7 +7,7 @@
  * It has one slot per log block, so a slot number is a log position and the
  * map is at the same time the reverse map, log block -> home block.  A slot
  * that holds the newest copy of its home block is linked into a hash chain;
- * all others are out of every chain.  Nothing is allocated after jmap_init().
+ * all others are out of every chain.  Nothing is allocated after jbd2_jmap_init().
  *
  *	 tail                cursor                     end      head
  *	  |  stale  .  stale   |  live . stale . live    | noted   |
@@ -16,7 +16,7 @@
  *
  * A transaction's life here:
  *
- *  jmap_note()        while it is written: the slot remembers the home block
+ *  jbd2_jmap_note()        while it is written: the slot remembers the home block
  *                     but is not found by anybody yet.
  *  jmap_apply_*()     once its commit record is durable: every noted slot is
  *                     linked and takes the place of an older one; the caller
@@ -40,11 +40,11 @@
  *          committing transaction has JMAP_REVOKING.  (The caller sets it; a
  *          slot linked later asks revoking() below.)
  *
- * Locking: jmap_note() and jmap_apply_*() are called by the commit thread only,
+ * Locking: jbd2_jmap_note() and jmap_apply_*() are called by the commit thread only,
  * and it alone puts slots into chains and takes them out.  Others turn a linked
  * slot into a demoted one and change JMAP_REVOKING and JMAP_RELOGGED, under
  * map->lock.  The only lock that is taken below map->lock is j_revoke_lock, by
- * revoking() in jmap_apply_slot().
+ * revoking() in jbd2_jmap_apply_slot().
  */
 
 #include <linux/hash.h>
@@ -56,7 +56,7 @@
 #define JMAP_ADVANCE	65536U
 #define JMAP_STRETCH	1024U
 
-u64 jmap_slot_home(const struct jmap_slot *slot)
+u64 jbd2_jmap_slot_home(const struct jmap_slot *slot)
 {
 	return (u64)slot->home_hi << 32 | slot->home_lo;
 }
@@ -67,7 +67,7 @@ static u32 *jmap_head(struct jmap *map, u64 home)
 }
 
 /* Log blocks from slot @a forward to slot @b. */
-u32 jmap_distance(const struct jmap *map, u32 a, u32 b)
+u32 jbd2_jmap_distance(const struct jmap *map, u32 a, u32 b)
 {
 	return b >= a ? b - a : b + map->nr_slots - a;
 }
@@ -83,14 +83,14 @@ static u32 jmap_next_slot(const struct jmap *map, u32 slot)
 }
 
 /**
- * jmap_init() - make an empty map
+ * jbd2_jmap_init() - make an empty map
  * @map: the map
  * @first: first log block that holds transactions
  * @last: the log block behind the last one
  *
  * Return: 0, or -ENOMEM, or -EINVAL for an empty range.
  */
-int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
+int jbd2_jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 {
 	/* The caller says it, and can do without. */
 	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
@@ -117,13 +117,13 @@ int jmap_init(struct jmap *map, unsigned long first, unsigned long last)
 	map->heads = kvcalloc(1UL << map->hash_bits, sizeof(*map->heads), gfp);
 	map->marks = kvcalloc(map->nr_marks, sizeof(*map->marks), gfp);
 	if (!map->slots || !map->heads || !map->marks) {
-		jmap_destroy(map);
+		jbd2_jmap_destroy(map);
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-void jmap_destroy(struct jmap *map)
+void jbd2_jmap_destroy(struct jmap *map)
 {
 	kvfree(map->slots);
 	kvfree(map->heads);
@@ -134,7 +134,7 @@ void jmap_destroy(struct jmap *map)
 }
 
 /* Memory that the map holds, in bytes. */
-size_t jmap_bytes(const struct jmap *map)
+size_t jbd2_jmap_bytes(const struct jmap *map)
 {
 	return map->nr_slots * sizeof(*map->slots) +
 	       (sizeof(*map->heads) << map->hash_bits) +
@@ -146,7 +146,7 @@ static u32 *jmap_find(struct jmap *map, u64 home)
 {
 	u32 *link = jmap_head(map, home);
 
-	while (*link && jmap_slot_home(&map->slots[*link - 1]) != home)
+	while (*link && jbd2_jmap_slot_home(&map->slots[*link - 1]) != home)
 		link = &map->slots[*link - 1].next;
 	return link;
 }
@@ -162,15 +162,15 @@ static u32 *jmap_find_live(struct jmap *map, u64 home)
 }
 
 /**
- * jmap_digest_of() - a number for what one slot holds
+ * jbd2_jmap_digest_of() - a number for what one slot holds
  * @slot: its number
  * @copy: home block, checksum, and whether it is JMAP_ESCAPED
  *
  * The sum over all slots that are linked or demoted is the digest of the map.
  */
-u64 jmap_digest_of(u32 slot, const struct jmap_slot *copy)
+u64 jbd2_jmap_digest_of(u32 slot, const struct jmap_slot *copy)
 {
-	u64 a = jmap_slot_home(copy) << 1 | !!(copy->flags & JMAP_ESCAPED);
+	u64 a = jbd2_jmap_slot_home(copy) << 1 | !!(copy->flags & JMAP_ESCAPED);
 	u64 b = (u64)slot << 32 | copy->csum;
 
 	/* Two rounds of the finalizer of splitmix64. */
@@ -183,12 +183,12 @@ u64 jmap_digest_of(u32 slot, const struct jmap_slot *copy)
 static void jmap_link(struct jmap *map, u32 nr)
 {
 	struct jmap_slot *slot = &map->slots[nr];
-	u32 *head = jmap_head(map, jmap_slot_home(slot));
+	u32 *head = jmap_head(map, jbd2_jmap_slot_home(slot));
 
 	slot->next = *head;
 	*head = nr + 1;
 	map->nr_live++;
-	map->digest += jmap_digest_of(nr, slot);
+	map->digest += jbd2_jmap_digest_of(nr, slot);
 }
 
 static void jmap_unlink(struct jmap *map, u32 *link)
@@ -200,7 +200,7 @@ static void jmap_unlink(struct jmap *map, u32 *link)
 		map->nr_live--;
 	else
 		map->nr_demoted--;
-	map->digest -= jmap_digest_of(nr, slot);
+	map->digest -= jbd2_jmap_digest_of(nr, slot);
 	*link = slot->next;
 	slot->next = 0;
 	slot->flags = 0;
@@ -210,22 +210,22 @@ static void jmap_unlink(struct jmap *map, u32 *link)
 static void jmap_recycle(struct jmap *map, struct jmap_slot *slot)
 {
 	if (slot->flags & JMAP_DEMOTED)
-		jmap_unlink(map, jmap_find(map, jmap_slot_home(slot)));
+		jmap_unlink(map, jmap_find(map, jbd2_jmap_slot_home(slot)));
 }
 
 /**
- * jmap_note() - remember what the committing transaction puts in a log block
+ * jbd2_jmap_note() - remember what the committing transaction puts in a log block
  * @map: the map
  * @log_blk: the log block
  * @home: home block of the copy
  * @escaped: the copy's first word was JBD2_MAGIC_NUMBER and is stored as 0
- * @csum: lazy_csum() of what the log block holds
+ * @csum: jbd2_lazy_csum() of what the log block holds
  *
  * Return: false if the log block holds a newest copy, which the tail never
  * passes (INV-K3): it is about to be lost, and the journal has to be aborted.
  */
-bool jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped,
-	       u32 csum)
+bool jbd2_jmap_note(struct jmap *map, unsigned long log_blk, u64 home,
+		    bool escaped, u32 csum)
 {
 	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
 	bool free;
@@ -244,12 +244,12 @@ bool jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped,
 }
 
 /**
- * jmap_apply_begin() - start to apply a committed transaction
+ * jbd2_jmap_apply_begin() - start to apply a committed transaction
  * @map: the map
  * @tid: its transaction id
  * @log_start: its first log block
  */
-void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start)
+void jbd2_jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start)
 {
 	u32 start = jmap_slot_of(map, log_start), last;
 	struct jmap_mark *mark;
@@ -263,8 +263,9 @@ void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start)
 	}
 	if (map->mark_count) {
 		last = (map->mark_head + map->mark_count - 1) % map->nr_marks;
-		if (jmap_distance(map, map->marks[last].slot, start) <
-		    map->mark_span && !map->mark_wanted)
+		if (jbd2_jmap_distance(map, map->marks[last].slot, start) <
+			    map->mark_span &&
+		    !map->mark_wanted)
 			goto out;
 	}
 	/* A missing mark makes the tail coarser, never wrong. */
@@ -281,7 +282,7 @@ out:
 }
 
 /**
- * jmap_apply_slot() - link a log block of the transaction that is applied
+ * jbd2_jmap_apply_slot() - link a log block of the transaction that is applied
  * @map: the map
  * @log_blk: the log block; descriptor, revoke and commit blocks are skipped
  * @home: where to put the home block of the copy
@@ -291,8 +292,8 @@ out:
  *
  * Return: true if the log block held a copy.
  */
-bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
-		     bool (*revoking)(void *ctx, u64 home), void *ctx)
+bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+			  bool (*revoking)(void *ctx, u64 home), void *ctx)
 {
 	u32 nr = jmap_slot_of(map, log_blk);
 	struct jmap_slot *slot = &map->slots[nr];
@@ -305,7 +306,7 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 		write_unlock(&map->lock);
 		return false;
 	}
-	*home = jmap_slot_home(slot);
+	*home = jbd2_jmap_slot_home(slot);
 	link = jmap_find(map, *home);
 	if (*link) {
 		old = map->slots[*link - 1].flags;
@@ -323,7 +324,7 @@ bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 }
 
 /* Every slot of the transaction is linked; @log_end is behind its last block. */
-void jmap_apply_end(struct jmap *map, unsigned long log_end)
+void jbd2_jmap_apply_end(struct jmap *map, unsigned long log_end)
 {
 	write_lock(&map->lock);
 	map->end = jmap_slot_of(map, log_end);
@@ -331,13 +332,13 @@ void jmap_apply_end(struct jmap *map, unsigned long log_end)
 }
 
 /* The log block behind the newest transaction that was applied. */
-unsigned long jmap_end(struct jmap *map)
+unsigned long jbd2_jmap_end(struct jmap *map)
 {
 	return map->first + READ_ONCE(map->end);
 }
 
 /**
- * jmap_lookup() - find the newest committed copy of a block
+ * jbd2_jmap_lookup() - find the newest committed copy of a block
  * @map: the map
  * @home: the home block
  * @log_blk: where to put the log block, or NULL
@@ -345,8 +346,8 @@ unsigned long jmap_end(struct jmap *map)
  *
  * Return: false if the copy at home is the newest.
  */
-bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
-		 unsigned int *flags)
+bool jbd2_jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
+		      unsigned int *flags)
 {
 	bool found;
 	u32 link;
@@ -365,8 +366,8 @@ bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 }
 
 /* The same, with all that is known of the copy. */
-bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
-		  struct jmap_slot *copy)
+bool jbd2_jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
+		       struct jmap_slot *copy)
 {
 	u32 link;
 
@@ -381,36 +382,27 @@ bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
 }
 
 /* The home block of a log block; false if its copy is not the newest. */
-bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
+bool jbd2_jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
 {
 	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
 	bool linked;
 
 	read_lock(&map->lock);
 	linked = slot->flags & JMAP_LINKED;
-	*home = jmap_slot_home(slot);
+	*home = jbd2_jmap_slot_home(slot);
 	read_unlock(&map->lock);
 	return linked;
 }
 
-/* Whether what is at home is not the newest of one of [home, home + nr). */
-bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr)
-{
-	for (; nr--; home++)
-		if (jmap_lookup(map, home, NULL, NULL))
-			return true;
-	return false;
-}
-
 /**
- * jmap_drop() - forget a block: it was revoked
+ * jbd2_jmap_drop() - forget a block: it was revoked
  * @map: the map
  * @home: the home block
  * @log_blk: where to put the log block that held it
  *
  * Return: true if it was in the map.
  */
-bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
+bool jbd2_jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 {
 	bool found = false;
 	u32 *link;
@@ -427,7 +419,7 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 }
 
 /**
- * jmap_drop_if() - forget a block that goes home, unless that is forbidden
+ * jbd2_jmap_drop_if() - forget a block that goes home, unless that is forbidden
  * @map: the map
  * @home: the home block
  * @log_blk: the log block that the caller's contents came from
@@ -435,7 +427,7 @@ bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
  * Return: true if @log_blk still held the newest copy and no transaction
  * revokes the block; it is then no longer found.
  */
-bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
+bool jbd2_jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk)
 {
 	u32 nr = jmap_slot_of(map, log_blk);
 	bool may;
@@ -469,7 +461,7 @@ static void jmap_advance(struct jmap *map)
 }
 
 /**
- * jmap_relog() - the cleaner is about to file a block as it is
+ * jbd2_jmap_relog() - the cleaner is about to file a block as it is
  * @map: the map
  * @home: the home block
  * @log_blk: the log block that the caller's contents came from
@@ -477,7 +469,7 @@ static void jmap_advance(struct jmap *map)
  * Return: true if @log_blk still holds the newest copy and no transaction
  * revokes the block.
  */
-bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk)
+bool jbd2_jmap_relog(struct jmap *map, u64 home, unsigned long log_blk)
 {
 	u32 nr = jmap_slot_of(map, log_blk);
 	bool may;
@@ -492,7 +484,7 @@ bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk)
 }
 
 /* Log blocks from the cursor to the end of the oldest @marks marks. */
-u32 jmap_span_of(struct jmap *map, unsigned int marks)
+u32 jbd2_jmap_span_of(struct jmap *map, unsigned int marks)
 {
 	u32 slot, span = 0;
 
@@ -503,8 +495,8 @@ u32 jmap_span_of(struct jmap *map, unsigned int marks)
 		if (map->mark_count > marks)
 			slot = map->marks[(map->mark_head + marks) %
 					  map->nr_marks].slot;
-		span = jmap_distance(map, map->cursor, slot);
-		if (span > jmap_distance(map, map->cursor, map->end))
+		span = jbd2_jmap_distance(map, map->cursor, slot);
+		if (span > jbd2_jmap_distance(map, map->cursor, map->end))
 			span = 0;	/* all before the cursor */
 	}
 	write_unlock(&map->lock);
@@ -515,7 +507,7 @@ u32 jmap_span_of(struct jmap *map, unsigned int marks)
  * Log blocks from the cursor to the first mark that leaves @ahead log blocks
  * between the head and itself: were they dead, the tail could rest there.
  */
-u32 jmap_span_ahead(struct jmap *map, u32 ahead)
+u32 jbd2_jmap_span_ahead(struct jmap *map, u32 ahead)
 {
 	u32 i, slot, live, span = 0;
 
@@ -523,16 +515,16 @@ u32 jmap_span_ahead(struct jmap *map, u32 ahead)
 	if (!map->nr_live)
 		goto out;
 	jmap_advance(map);
-	live = jmap_distance(map, map->cursor, map->end);
+	live = jbd2_jmap_distance(map, map->cursor, map->end);
 	slot = map->end;
 	for (i = 0; i < map->mark_count; i++) {
 		slot = map->marks[(map->mark_head + i) % map->nr_marks].slot;
-		if (jmap_distance(map, map->end, slot) >= ahead)
+		if (jbd2_jmap_distance(map, map->end, slot) >= ahead)
 			break;
 	}
 	if (i == map->mark_count)
 		slot = map->end;
-	span = jmap_distance(map, map->cursor, slot);
+	span = jbd2_jmap_distance(map, map->cursor, slot);
 	if (span > live)
 		span = 0;	/* the mark is before the cursor */
 out:
@@ -546,20 +538,21 @@ static struct jmap_mark *jmap_find_mark(struct jmap *map, u32 slot)
 	struct jmap_mark *first = &map->marks[map->mark_head], *mark;
 	u32 i;
 
-	if (map->mark_count && jmap_distance(map, first->slot, slot) >=
-			       jmap_distance(map, first->slot, map->end))
+	if (map->mark_count &&
+	    jbd2_jmap_distance(map, first->slot, slot) >=
+		    jbd2_jmap_distance(map, first->slot, map->end))
 		return first;
 	for (i = 1; i < map->mark_count; i++) {
 		mark = &map->marks[(map->mark_head + i) % map->nr_marks];
-		if (jmap_distance(map, first->slot, mark->slot) >
-		    jmap_distance(map, first->slot, slot))
+		if (jbd2_jmap_distance(map, first->slot, mark->slot) >
+		    jbd2_jmap_distance(map, first->slot, slot))
 			return mark;
 	}
 	return NULL;
 }
 
 /**
- * jmap_span_past() - what has to go for the tail to pass a log block
+ * jbd2_jmap_span_past() - what has to go for the tail to pass a log block
  * @map: the map
  * @log_blk: the log block
  *
@@ -567,7 +560,7 @@ static struct jmap_mark *jmap_find_mark(struct jmap *map, u32 slot)
  *
  * Return: log blocks from the cursor to the mark; 0 if none is live there.
  */
-u32 jmap_span_past(struct jmap *map, unsigned long log_blk)
+u32 jbd2_jmap_span_past(struct jmap *map, unsigned long log_blk)
 {
 	u32 slot = jmap_slot_of(map, log_blk), first, to, span = 0;
 	struct jmap_mark *mark;
@@ -578,24 +571,24 @@ u32 jmap_span_past(struct jmap *map, unsigned long log_blk)
 	jmap_advance(map);
 	first = map->marks[map->mark_head].slot;
 	/* The tail may be there already, or could be. */
-	if (jmap_distance(map, first, slot) >=
-	    jmap_distance(map, first, map->end))
+	if (jbd2_jmap_distance(map, first, slot) >=
+	    jbd2_jmap_distance(map, first, map->end))
 		goto out;
 	mark = jmap_find_mark(map, slot);
 	if (!mark)
 		map->mark_wanted = true;
 	to = mark ? mark->slot : map->end;
-	if (jmap_distance(map, first, to) >
-	    jmap_distance(map, first, map->cursor))
-		span = jmap_distance(map, map->cursor, to);
+	if (jbd2_jmap_distance(map, first, to) >
+	    jbd2_jmap_distance(map, first, map->cursor))
+		span = jbd2_jmap_distance(map, map->cursor, to);
 out:
 	write_unlock(&map->lock);
 	return span;
 }
 
 /* A transaction that begins behind a log block, and where; false if unknown. */
-bool jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
-		      unsigned long *at)
+bool jbd2_jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
+			   unsigned long *at)
 {
 	struct jmap_mark *mark;
 
@@ -610,7 +603,7 @@ bool jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
 }
 
 /* A transaction begins, or takes back, a revoke of @home (INV-K4). */
-void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
+void jbd2_jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 {
 	u32 link;
 
@@ -624,7 +617,7 @@ void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
 }
 
 /**
- * jmap_oldest() - the oldest transaction that the map still needs
+ * jbd2_jmap_oldest() - the oldest transaction that the map still needs
  * @map: the map
  * @tid: where to put its transaction id
  * @log_blk: where to put its first log block
@@ -634,7 +627,7 @@ void jmap_set_revoking(struct jmap *map, u64 home, bool revoking)
  *
  * Return: false if the map needs nothing of the log.
  */
-bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk)
+bool jbd2_jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk)
 {
 	struct jmap_mark *mark, *next;
 	bool found = false;
@@ -650,8 +643,8 @@ bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk)
 	while (map->mark_count > 1) {
 		mark = &map->marks[map->mark_head];
 		next = &map->marks[(map->mark_head + 1) % map->nr_marks];
-		if (jmap_distance(map, mark->slot, map->cursor) <
-		    jmap_distance(map, mark->slot, next->slot))
+		if (jbd2_jmap_distance(map, mark->slot, map->cursor) <
+		    jbd2_jmap_distance(map, mark->slot, next->slot))
 			break;
 		map->mark_head = (map->mark_head + 1) % map->nr_marks;
 		map->mark_count--;
@@ -668,7 +661,7 @@ out:
 }
 
 /* Where a scan of the live slots starts, and over how many slots it goes. */
-u32 jmap_scan_start(struct jmap *map, u32 *nr)
+u32 jbd2_jmap_scan_start(struct jmap *map, u32 *nr)
 {
 	u32 start;
 
@@ -676,24 +669,24 @@ u32 jmap_scan_start(struct jmap *map, u32 *nr)
 	if (map->nr_live)
 		jmap_advance(map);
 	start = map->cursor;
-	*nr = map->nr_live ? jmap_distance(map, map->cursor, map->end) : 0;
+	*nr = map->nr_live ? jbd2_jmap_distance(map, map->cursor, map->end) : 0;
 	write_unlock(&map->lock);
 	return start;
 }
 
 /**
- * jmap_next_live() - the next live slot in log order
+ * jbd2_jmap_next_live() - the next live slot in log order
  * @map: the map
- * @pos: where to go on; from jmap_scan_start() at first
- * @nr: slots left; from jmap_scan_start() at first
+ * @pos: where to go on; from jbd2_jmap_scan_start() at first
+ * @nr: slots left; from jbd2_jmap_scan_start() at first
  * @home: where to put the home block
  * @log_blk: where to put the log block
  * @flags: where to put the slot's flags, or NULL
  *
  * Return: false if none is left.
  */
-bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
-		    unsigned long *log_blk, unsigned int *flags)
+bool jbd2_jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
+			 unsigned long *log_blk, unsigned int *flags)
 {
 	bool found = false;
 
@@ -702,7 +695,7 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 		struct jmap_slot *slot = &map->slots[*pos];
 
 		if (slot->flags & JMAP_LINKED) {
-			*home = jmap_slot_home(slot);
+			*home = jbd2_jmap_slot_home(slot);
 			*log_blk = map->first + *pos;
 			if (flags)
 				*flags = slot->flags;
@@ -719,7 +712,7 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
 /* For snapshots and for the mount                                            */
 
 /**
- * jmap_next_copy() - the next slot that a scan of the log would find
+ * jbd2_jmap_next_copy() - the next slot that a scan of the log would find
  * @map: the map
  * @pos: where to go on
  * @nr: slots left
@@ -728,8 +721,8 @@ bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
  *
  * Return: false if none is left.
  */
-bool jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
-		    struct jmap_slot *copy)
+bool jbd2_jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
+			 struct jmap_slot *copy)
 {
 	bool found = false;
 	u32 stretch;
@@ -755,7 +748,7 @@ bool jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
 }
 
 /* The mark with this number, the oldest being 0; false if there is none. */
-bool jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark)
+bool jbd2_jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark)
 {
 	bool found;
 
@@ -771,7 +764,7 @@ bool jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark)
  * Forget everything: the log begins with transaction @tid, at @log_blk.  Nobody
  * else uses the map yet, as with all that follows.
  */
-void jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk)
+void jbd2_jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk)
 {
 	memset(map->slots, 0, map->nr_slots * sizeof(*map->slots));
 	memset(map->heads, 0, sizeof(*map->heads) << map->hash_bits);
@@ -783,11 +776,11 @@ void jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk)
 	map->mark_count = 0;
 	map->cursor = jmap_slot_of(map, log_blk);
 	map->end = map->cursor;
-	jmap_load_mark(map, tid, map->cursor);
+	jbd2_jmap_load_mark(map, tid, map->cursor);
 }
 
 /* A transaction at which the tail may rest, behind the last such one. */
-void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot)
+void jbd2_jmap_load_mark(struct jmap *map, tid_t tid, u32 slot)
 {
 	u32 at = (map->mark_head + map->mark_count) % map->nr_marks;
 
@@ -799,18 +792,19 @@ void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot)
 }
 
 /**
- * jmap_load_copy() - link a copy that a snapshot tells of
+ * jbd2_jmap_load_copy() - link a copy that a snapshot tells of
  * @map: the map
  * @slot: where the copy is
  * @copy: its home block, checksum, and whether it is JMAP_ESCAPED
  *
  * Return: false if the map has the slot, or the home block, already.
  */
-bool jmap_load_copy(struct jmap *map, u32 slot, const struct jmap_slot *copy)
+bool jbd2_jmap_load_copy(struct jmap *map, u32 slot,
+			 const struct jmap_slot *copy)
 {
 	struct jmap_slot *this = &map->slots[slot];
 
-	if (this->flags || *jmap_find(map, jmap_slot_home(copy)))
+	if (this->flags || *jmap_find(map, jbd2_jmap_slot_home(copy)))
 		return false;
 	*this = *copy;
 	this->flags = JMAP_LINKED | (copy->flags & JMAP_ESCAPED);
@@ -819,7 +813,7 @@ bool jmap_load_copy(struct jmap *map, u32 slot, const struct jmap_slot *copy)
 }
 
 /* What was noted of a transaction that turned out not to be complete. */
-void jmap_unnote(struct jmap *map, unsigned long log_blk)
+void jbd2_jmap_unnote(struct jmap *map, unsigned long log_blk)
 {
 	struct jmap_slot *slot = &map->slots[jmap_slot_of(map, log_blk)];
 
@@ -828,15 +822,15 @@ void jmap_unnote(struct jmap *map, unsigned long log_blk)
 }
 
 /* For debugging: whether a copy is live between the cursor and @log_blk. */
-bool jmap_live_before(struct jmap *map, unsigned long log_blk)
+bool jbd2_jmap_live_before(struct jmap *map, unsigned long log_blk)
 {
 	u32 nr = jmap_slot_of(map, log_blk), slot;
 	bool found = false;
 
 	read_lock(&map->lock);
 	slot = map->cursor;
-	if (map->nr_live && jmap_distance(map, slot, nr) <=
-			    jmap_distance(map, slot, map->end))
+	if (map->nr_live && jbd2_jmap_distance(map, slot, nr) <=
+				    jbd2_jmap_distance(map, slot, map->end))
 		for (; slot != nr && !found; slot = jmap_next_slot(map, slot))
 			found = map->slots[slot].flags & JMAP_LINKED;
 	read_unlock(&map->lock);
@@ -847,7 +841,7 @@ bool jmap_live_before(struct jmap *map, unsigned long log_blk)
  * For debugging: the digest of what is linked alone, which a scan of the log
  * after a power cut has to give again.
  */
-u64 jmap_digest(struct jmap *map)
+u64 jbd2_jmap_digest(struct jmap *map)
 {
 	u64 sum = 0;
 	u32 i;
@@ -857,7 +851,7 @@ u64 jmap_digest(struct jmap *map)
 			cond_resched();
 		read_lock(&map->lock);
 		if (map->slots[i].flags & JMAP_LINKED)
-			sum += jmap_digest_of(i, &map->slots[i]);
+			sum += jbd2_jmap_digest_of(i, &map->slots[i]);
 		read_unlock(&map->lock);
 	}
 	return sum;

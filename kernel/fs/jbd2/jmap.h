@@ -16,7 +16,7 @@ struct jmap_slot {
 	u16 home_hi;
 	u16 flags;
 	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it */
-	u32 csum;		/* lazy_csum() of what the log block must hold */
+	u32 csum; /* jbd2_lazy_csum() of what the log block must hold */
 };
 
 #define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
@@ -42,7 +42,7 @@ struct jmap {
 	u32 nr_slots;
 	u32 nr_live;		/* linked slots */
 	u32 nr_demoted;		/* slots with JMAP_DEMOTED */
-	u64 digest;		/* sum of jmap_digest_of() over both */
+	u64 digest; /* sum of jbd2_jmap_digest_of() over both */
 	u32 cursor;		/* no slot from the tail up to here is linked */
 	u32 end;		/* behind the newest applied transaction */
 	u32 nr_marks, mark_head, mark_count;
@@ -51,50 +51,51 @@ struct jmap {
 	u8 hash_bits;
 };
 
-int jmap_init(struct jmap *map, unsigned long first, unsigned long last);
-void jmap_destroy(struct jmap *map);
-size_t jmap_bytes(const struct jmap *map);
+int jbd2_jmap_init(struct jmap *map, unsigned long first, unsigned long last);
+void jbd2_jmap_destroy(struct jmap *map);
+size_t jbd2_jmap_bytes(const struct jmap *map);
 
-bool jmap_note(struct jmap *map, unsigned long log_blk, u64 home, bool escaped,
-	       u32 csum);
-void jmap_apply_begin(struct jmap *map, tid_t tid, unsigned long log_start);
-bool jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
-		     bool (*revoking)(void *ctx, u64 home), void *ctx);
-void jmap_apply_end(struct jmap *map, unsigned long log_end);
+bool jbd2_jmap_note(struct jmap *map, unsigned long log_blk, u64 home,
+		    bool escaped, u32 csum);
+void jbd2_jmap_apply_begin(struct jmap *map, tid_t tid,
+			   unsigned long log_start);
+bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+			  bool (*revoking)(void *ctx, u64 home), void *ctx);
+void jbd2_jmap_apply_end(struct jmap *map, unsigned long log_end);
 
-bool jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
-		 unsigned int *flags);
-bool jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
-		  struct jmap_slot *copy);
-bool jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
-bool jmap_holds_range(struct jmap *map, u64 home, unsigned int nr);
-bool jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
-bool jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
-bool jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
-u32 jmap_span_of(struct jmap *map, unsigned int marks);
-u32 jmap_span_ahead(struct jmap *map, u32 ahead);
-unsigned long jmap_end(struct jmap *map);
-u32 jmap_span_past(struct jmap *map, unsigned long log_blk);
-bool jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
-		      unsigned long *at);
-void jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
-bool jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
-bool jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
-		    unsigned long *log_blk, unsigned int *flags);
-u32 jmap_scan_start(struct jmap *map, u32 *nr);
-u32 jmap_distance(const struct jmap *map, u32 a, u32 b);
-u64 jmap_slot_home(const struct jmap_slot *slot);
-u64 jmap_digest_of(u32 slot, const struct jmap_slot *copy);
-bool jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
-		    struct jmap_slot *copy);
-bool jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark);
+bool jbd2_jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
+		      unsigned int *flags);
+bool jbd2_jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
+		       struct jmap_slot *copy);
+bool jbd2_jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
+bool jbd2_jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
+bool jbd2_jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
+bool jbd2_jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
+u32 jbd2_jmap_span_of(struct jmap *map, unsigned int marks);
+u32 jbd2_jmap_span_ahead(struct jmap *map, u32 ahead);
+unsigned long jbd2_jmap_end(struct jmap *map);
+u32 jbd2_jmap_span_past(struct jmap *map, unsigned long log_blk);
+bool jbd2_jmap_mark_behind(struct jmap *map, unsigned long log_blk, tid_t *tid,
+			   unsigned long *at);
+void jbd2_jmap_set_revoking(struct jmap *map, u64 home, bool revoking);
+bool jbd2_jmap_oldest(struct jmap *map, tid_t *tid, unsigned long *log_blk);
+bool jbd2_jmap_next_live(struct jmap *map, u32 *pos, u32 *nr, u64 *home,
+			 unsigned long *log_blk, unsigned int *flags);
+u32 jbd2_jmap_scan_start(struct jmap *map, u32 *nr);
+u32 jbd2_jmap_distance(const struct jmap *map, u32 a, u32 b);
+u64 jbd2_jmap_slot_home(const struct jmap_slot *slot);
+u64 jbd2_jmap_digest_of(u32 slot, const struct jmap_slot *copy);
+bool jbd2_jmap_next_copy(struct jmap *map, u32 *pos, u32 *nr, u32 *slot,
+			 struct jmap_slot *copy);
+bool jbd2_jmap_mark_at(struct jmap *map, u32 nr, struct jmap_mark *mark);
 
-void jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk);
-bool jmap_load_copy(struct jmap *map, u32 slot, const struct jmap_slot *copy);
-void jmap_load_mark(struct jmap *map, tid_t tid, u32 slot);
-void jmap_unnote(struct jmap *map, unsigned long log_blk);
+void jbd2_jmap_reset(struct jmap *map, tid_t tid, unsigned long log_blk);
+bool jbd2_jmap_load_copy(struct jmap *map, u32 slot,
+			 const struct jmap_slot *copy);
+void jbd2_jmap_load_mark(struct jmap *map, tid_t tid, u32 slot);
+void jbd2_jmap_unnote(struct jmap *map, unsigned long log_blk);
 
-bool jmap_live_before(struct jmap *map, unsigned long log_blk);
-u64 jmap_digest(struct jmap *map);
+bool jbd2_jmap_live_before(struct jmap *map, unsigned long log_blk);
+u64 jbd2_jmap_digest(struct jmap *map);
 
 #endif /* _FS_JBD2_JMAP_H */

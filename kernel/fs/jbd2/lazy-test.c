@@ -43,7 +43,7 @@ static void next_transaction(journal_superblock_t *sb)
 static void emptied(journal_superblock_t *sb)
 {
 	sb->s_start = 0;
-	lazy_mark(sb, KNOWN, &snapshot);
+	jbd2_lazy_mark(sb, KNOWN, &snapshot);
 }
 
 static void padding_cleared(journal_superblock_t *sb)
@@ -86,10 +86,10 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 		memset(sb, 0, sizeof(*sb));
 		sb->s_sequence = cpu_to_be32(100);
 		sb->s_start = cpu_to_be32(5);
-		lazy_mark(sb, KNOWN, &snapshot);
+		jbd2_lazy_mark(sb, KNOWN, &snapshot);
 		each->change(sb);
-		KUNIT_EXPECT_EQ_MSG(test, lazy_marked(sb, &known, &found), each->ours,
-				    "%s", each->name);
+		KUNIT_EXPECT_EQ_MSG(test, jbd2_lazy_marked(sb, &known, &found),
+				    each->ours, "%s", each->name);
 		if (!each->ours)
 			continue;
 		KUNIT_EXPECT_EQ(test, known, KNOWN);
@@ -107,7 +107,7 @@ static void marker_stays_within_the_padding(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, before);
 	memset(sb, 0xa5, sizeof(*sb));
 	memcpy(before, sb, sizeof(*sb));
-	lazy_mark(sb, KNOWN, &snapshot);
+	jbd2_lazy_mark(sb, KNOWN, &snapshot);
 	KUNIT_EXPECT_MEMNEQ(test, sb, before, sizeof(*sb));
 	/* Upstream takes new fields from the start of the padding. */
 	memcpy(&sb->s_padding[24], &before->s_padding[24],
@@ -147,8 +147,8 @@ static u32 snap_say(struct snap_block *block)
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(said); i++)
-		if (!snap_put(block, said[i].kind, said[i].slot, said[i].value,
-			      said[i].csum))
+		if (!jbd2_snap_put(block, said[i].kind, said[i].slot,
+				   said[i].value, said[i].csum))
 			break;
 	return i;
 }
@@ -164,24 +164,26 @@ static void snapshot_says_what_was_put_in(struct kunit *test)
 	for (size = 0; size < ARRAY_SIZE(block_sizes); size++) {
 		data = kunit_kmalloc(test, block_sizes[size], GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, data);
-		snap_block_init(&block, data, block_sizes[size], SLOTS, TID, 0,
-				0);
+		jbd2_snap_block_init(&block, data, block_sizes[size], SLOTS,
+				     TID, 0, 0);
 		KUNIT_EXPECT_EQ(test, snap_say(&block), ARRAY_SIZE(said));
 
-		KUNIT_ASSERT_TRUE(test,
-				  snap_block_open(&block, data,
-						  block_sizes[size], SLOTS,
-						  TID, 0));
+		KUNIT_ASSERT_TRUE(test, jbd2_snap_block_open(&block, data,
+							     block_sizes[size],
+							     SLOTS, TID, 0));
 		for (i = 0; i < ARRAY_SIZE(said); i++) {
-			KUNIT_ASSERT_EQ(test, snap_get(&block, &kind, &slot,
-						       &value, &csum), 1);
+			KUNIT_ASSERT_EQ(test,
+					jbd2_snap_get(&block, &kind, &slot,
+						      &value, &csum),
+					1);
 			KUNIT_EXPECT_EQ(test, kind, said[i].kind);
 			KUNIT_EXPECT_EQ(test, value, said[i].value);
 			KUNIT_EXPECT_EQ(test, csum, said[i].csum);
 			KUNIT_EXPECT_EQ(test, slot, said[i].slot);
 		}
-		KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value,
-					       &csum), 0);
+		KUNIT_EXPECT_EQ(
+			test,
+			jbd2_snap_get(&block, &kind, &slot, &value, &csum), 0);
 	}
 }
 
@@ -192,7 +194,7 @@ static void snapshot_is_a_revoke_block_without_revokes(struct kunit *test)
 	void *data = kunit_kmalloc(test, 4096, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
-	snap_block_init(&block, data, 4096, SLOTS, TID, 3, 0);
+	jbd2_snap_block_init(&block, data, 4096, SLOTS, TID, 3, 0);
 	snap_say(&block);
 	header = data;
 	KUNIT_EXPECT_EQ(test, be32_to_cpu(header->r_header.h_blocktype),
@@ -213,20 +215,24 @@ static void snapshot_goes_on_in_the_next_block(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
 	KUNIT_ASSERT_NOT_NULL(test, more);
-	snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
+	jbd2_snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
 	for (i = 0; i + 1 < fits; i++)
-		KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, i, i, ~0U));
+		KUNIT_ASSERT_TRUE(test,
+				  jbd2_snap_put(&block, SNAP_COPY, i, i, ~0U));
 	/* One record is left, and a wide gap takes two. */
-	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i + 8192, 1, ~0U));
-	KUNIT_EXPECT_TRUE(test, snap_put(&block, SNAP_COPY, i, i, ~0U));
-	KUNIT_EXPECT_FALSE(test, snap_put(&block, SNAP_COPY, i, 1, ~0U));
+	KUNIT_EXPECT_FALSE(test,
+			   jbd2_snap_put(&block, SNAP_COPY, i + 8192, 1, ~0U));
+	KUNIT_EXPECT_TRUE(test, jbd2_snap_put(&block, SNAP_COPY, i, i, ~0U));
+	KUNIT_EXPECT_FALSE(test, jbd2_snap_put(&block, SNAP_COPY, i, 1, ~0U));
 	KUNIT_EXPECT_EQ(test, *(u32 *)(data + 1020), 0);
 
-	snap_block_init(&next, more, 1024, SLOTS, TID, 2, block.slot);
-	KUNIT_EXPECT_TRUE(test, snap_put(&next, SNAP_COPY, i + 8192, 1, 9));
-	KUNIT_ASSERT_TRUE(test, snap_block_open(&next, more, 1024, SLOTS, TID,
-						2));
-	KUNIT_EXPECT_EQ(test, snap_get(&next, &kind, &slot, &value, &csum), 1);
+	jbd2_snap_block_init(&next, more, 1024, SLOTS, TID, 2, block.slot);
+	KUNIT_EXPECT_TRUE(test,
+			  jbd2_snap_put(&next, SNAP_COPY, i + 8192, 1, 9));
+	KUNIT_ASSERT_TRUE(test, jbd2_snap_block_open(&next, more, 1024, SLOTS,
+						     TID, 2));
+	KUNIT_EXPECT_EQ(test, jbd2_snap_get(&next, &kind, &slot, &value, &csum),
+			1);
 	KUNIT_EXPECT_EQ(test, slot, fits - 1 + 8192);
 	KUNIT_EXPECT_EQ(test, csum, 9);
 }
@@ -239,14 +245,14 @@ static void snapshot_of_another_is_refused(struct kunit *test)
 	u32 i;
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
-	snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
-	snap_put(&block, SNAP_COPY, 1, 1, 0);
-	KUNIT_ASSERT_TRUE(test, snap_block_open(&block, data, 1024, SLOTS,
-						TID, 1));
-	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 TID, 2));
-	KUNIT_EXPECT_FALSE(test, snap_block_open(&block, data, 1024, SLOTS,
-						 TID + 1, 1));
+	jbd2_snap_block_init(&block, data, 1024, SLOTS, TID, 1, 0);
+	jbd2_snap_put(&block, SNAP_COPY, 1, 1, 0);
+	KUNIT_ASSERT_TRUE(test, jbd2_snap_block_open(&block, data, 1024, SLOTS,
+						     TID, 1));
+	KUNIT_EXPECT_FALSE(test, jbd2_snap_block_open(&block, data, 1024, SLOTS,
+						      TID, 2));
+	KUNIT_EXPECT_FALSE(test, jbd2_snap_block_open(&block, data, 1024, SLOTS,
+						      TID + 1, 1));
 	/* Every word of the header but r_count, all bits up. */
 	for (i = 0; i < 8; i++) {
 		__be32 was = data[i];
@@ -255,8 +261,8 @@ static void snapshot_of_another_is_refused(struct kunit *test)
 			continue;
 		data[i] = cpu_to_be32(U32_MAX);
 		KUNIT_EXPECT_FALSE_MSG(test,
-				       snap_block_open(&block, data, 1024,
-						       SLOTS, TID, 1),
+				       jbd2_snap_block_open(&block, data, 1024,
+							    SLOTS, TID, 1),
 				       "word %u", i);
 		data[i] = was;
 	}
@@ -272,11 +278,13 @@ static void snapshot_with_a_slot_beyond_the_log_is_refused(struct kunit *test)
 	void *data = kunit_kmalloc(test, 1024, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
-	snap_block_init(&block, data, 1024, SLOTS, TID, 0, 0);
-	KUNIT_ASSERT_TRUE(test, snap_put(&block, SNAP_COPY, SLOTS - 1, 1, 0));
-	KUNIT_ASSERT_TRUE(test, snap_block_open(&block, data, 1024, SLOTS / 2,
-						TID, 0));
-	KUNIT_EXPECT_EQ(test, snap_get(&block, &kind, &slot, &value, &csum),
+	jbd2_snap_block_init(&block, data, 1024, SLOTS, TID, 0, 0);
+	KUNIT_ASSERT_TRUE(test,
+			  jbd2_snap_put(&block, SNAP_COPY, SLOTS - 1, 1, 0));
+	KUNIT_ASSERT_TRUE(test, jbd2_snap_block_open(&block, data, 1024,
+						     SLOTS / 2, TID, 0));
+	KUNIT_EXPECT_EQ(test,
+			jbd2_snap_get(&block, &kind, &slot, &value, &csum),
 			-EFSCORRUPTED);
 }
 

@@ -50,11 +50,8 @@
 #include <linux/random.h>
 #include "lazy.h"
 
-#define CREATE_TRACE_POINTS
-#include <trace/events/jbd2_lazy.h>
-
 /* Tests: be slow where a race would have to be won. */
-void lazy_debug_delay(void)
+void jbd2_lazy_debug_delay(void)
 {
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS) && !get_random_u32_below(8))
 		msleep(get_random_u32_below(30));
@@ -76,10 +73,11 @@ void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 
 	if (head == journal->j_first)
 		head = journal->j_last;
-	lazy_tag_get(journal, tag, &what);
-	if (jmap_note(&lazy->map, head - 1, what.home,
-		      what.flags & JBD2_FLAG_ESCAPE,
-		      lazy_csum_of_tag(journal, transaction->t_tid, what.csum)))
+	jbd2_lazy_tag_get(journal, tag, &what);
+	if (jbd2_jmap_note(&lazy->map, head - 1, what.home,
+			   what.flags & JBD2_FLAG_ESCAPE,
+			   jbd2_lazy_csum_of_tag(journal, transaction->t_tid,
+						 what.csum)))
 		return;
 	pr_err("JBD2: %s: the head of the log has reached log block %lu, which is needed\n",
 	       journal->j_devname, head - 1);
@@ -94,7 +92,7 @@ void __jbd2_lazy_keep_revoke(journal_t *journal, struct list_head *record)
 
 void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking)
 {
-	jmap_set_revoking(&journal->j_lazy->map, home, revoking);
+	jbd2_jmap_set_revoking(&journal->j_lazy->map, home, revoking);
 }
 
 static bool lazy_running_revokes(void *journal, u64 home)
@@ -108,8 +106,8 @@ static void lazy_check_applied(journal_t *journal, unsigned long blk,
 {
 	u64 home;
 
-	for (; blk != end; blk = lazy_next_log_blk(journal, blk))
-		copies -= jmap_home_of(&journal->j_lazy->map, blk, &home);
+	for (; blk != end; blk = jbd2_lazy_next_log_blk(journal, blk))
+		copies -= jbd2_jmap_home_of(&journal->j_lazy->map, blk, &home);
 	WARN_ON_ONCE(copies);
 }
 
@@ -132,33 +130,31 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS))
 		msleep(get_random_u32_below(100));
 	if (!aborted) {
-		jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
-		for (; blk != end; blk = lazy_next_log_blk(journal, blk)) {
+		jbd2_jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
+		for (; blk != end; blk = jbd2_lazy_next_log_blk(journal, blk)) {
 			blocks++;
-			if (!jmap_apply_slot(&lazy->map, blk, &home,
-					     lazy_running_revokes, journal))
+			if (!jbd2_jmap_apply_slot(&lazy->map, blk, &home,
+						  lazy_running_revokes,
+						  journal))
 				continue;
-			trace_jbd2_lazy_insert(journal, home, blk);
 			atomic64_inc(&lazy->inserted);
 			copies++;
 			cond_resched();
 		}
-		jmap_apply_end(&lazy->map, end);
+		jbd2_jmap_apply_end(&lazy->map, end);
 		if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
 			lazy_check_applied(journal, transaction->t_log_start,
 					   end, copies);
 	}
 
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
-		if (!aborted && jmap_drop(&lazy->map, revoked, &blk)) {
-			trace_jbd2_lazy_drop(journal, revoked, blk);
+		if (!aborted && jbd2_jmap_drop(&lazy->map, revoked, &blk))
 			atomic64_inc(&lazy->dropped);
-		}
 		cond_resched();
 	}
 	if (!aborted) {
-		lazy_snapshot_committed(lazy, blocks);
-		lazy_clean_after_commit(lazy, blocks);
+		jbd2_lazy_snapshot_committed(lazy, blocks);
+		jbd2_lazy_clean_after_commit(lazy, blocks);
 	}
 }
 
@@ -178,10 +174,7 @@ void __jbd2_lazy_hold(struct journal_head *jh)
 
 bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block)
 {
-	if (!jmap_oldest(&journal->j_lazy->map, tid, block))
-		return false;
-	trace_jbd2_lazy_tail(journal, *tid, *block);
-	return true;
+	return jbd2_jmap_oldest(&journal->j_lazy->map, tid, block);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -235,20 +228,20 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	lazy = kzalloc(sizeof(*lazy), GFP_KERNEL);
 	if (!lazy)
 		return -ENOMEM;
-	err = jmap_init(&lazy->map, journal->j_first, journal->j_last);
+	err = jbd2_jmap_init(&lazy->map, journal->j_first, journal->j_last);
 	if (err)
 		goto free_lazy;
-	err = lazy_demote_init(lazy);
+	err = jbd2_lazy_demote_init(lazy);
 	if (err)
 		goto free_map;
-	err = lazy_clean_init(lazy);
+	err = jbd2_lazy_clean_init(lazy);
 	if (err)
 		goto free_batch;
 	lazy->journal = journal;
-	err = lazy_snapshot_init(lazy);
+	err = jbd2_lazy_snapshot_init(lazy);
 	if (err)
 		goto free_clean;
-	err = lazy_read_init(lazy);
+	err = jbd2_lazy_read_init(lazy);
 	if (err)
 		goto free_snapshot;
 	lazy->extents = extents;
@@ -266,7 +259,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		if (!lazy->recovered) {
 			lazy_skip_remains(journal);
 			journal->j_flags |= JBD2_FLUSHED;
-			jmap_apply_end(&lazy->map, journal->j_head);
+			jbd2_jmap_apply_end(&lazy->map, journal->j_head);
 		}
 		err = 0;
 	}
@@ -275,19 +268,19 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		goto free_read;
 	/* Clears none: it computes all limits of a transaction anew. */
 	jbd2_journal_clear_features(journal, 0, 0, 0);
-	lazy_clean_start(lazy);
+	jbd2_lazy_clean_start(lazy);
 	return 0;
 
 free_read:
-	lazy_read_destroy(lazy);
+	jbd2_lazy_read_destroy(lazy);
 free_snapshot:
-	lazy_snapshot_destroy(lazy);
+	jbd2_lazy_snapshot_destroy(lazy);
 free_clean:
-	lazy_clean_destroy(lazy);
+	jbd2_lazy_clean_destroy(lazy);
 free_batch:
 	kvfree(lazy->batch);
 free_map:
-	jmap_destroy(&lazy->map);
+	jbd2_jmap_destroy(&lazy->map);
 free_lazy:
 	kfree(lazy);
 	return err;
@@ -305,14 +298,14 @@ void jbd2_lazy_stop(journal_t *journal)
 
 	if (!lazy)
 		return;
-	lazy_read_destroy(lazy);
+	jbd2_lazy_read_destroy(lazy);
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &block))
 		;	/* left over when the journal was aborted */
 	journal->j_lazy = NULL;
-	lazy_forget_mount(lazy);
-	lazy_snapshot_destroy(lazy);
-	lazy_clean_destroy(lazy);
-	jmap_destroy(&lazy->map);
+	jbd2_lazy_forget_mount(lazy);
+	jbd2_lazy_snapshot_destroy(lazy);
+	jbd2_lazy_clean_destroy(lazy);
+	jbd2_jmap_destroy(&lazy->map);
 	kvfree(lazy->extents);
 	kvfree(lazy->batch);
 	kfree(lazy);
@@ -327,14 +320,14 @@ void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
 
-	*stats = (struct jbd2_lazy_stats) {
+	*stats = (struct jbd2_lazy_stats){
 		.live_blocks = READ_ONCE(lazy->map.nr_live),
 		.log_blocks = lazy->map.nr_slots,
 		.log_used = lazy->map.nr_slots - READ_ONCE(journal->j_free),
-		.memory_bytes = jmap_bytes(&lazy->map) + sizeof(*lazy) +
+		.memory_bytes = jbd2_jmap_bytes(&lazy->map) + sizeof(*lazy) +
 				lazy->batch_len * sizeof(*lazy->batch) +
 				lazy->nr_extents * sizeof(*lazy->extents) +
-				lazy_clean_bytes(lazy) +
+				jbd2_lazy_clean_bytes(lazy) +
 				lazy->snaps.buffer_bytes,
 		.relogged = atomic64_read(&lazy->relogged),
 		.swept = atomic64_read(&lazy->swept),
@@ -351,7 +344,7 @@ void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 		.mount_blocks = lazy->scan_blocks,
 		.mount_snapshots = lazy->loaded,
 		.scrubbed_blocks = atomic64_read(&lazy->scrub.blocks),
-		.damage_left = lazy_damage_left(lazy),
+		.damage_left = jbd2_lazy_damage_left(lazy),
 	};
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
@@ -361,16 +354,18 @@ unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
 {
 	unsigned long log_blk;
 
-	return journal->j_lazy && jmap_lookup(&journal->j_lazy->map, home,
-					      &log_blk, NULL) ? log_blk : 0;
+	return journal->j_lazy && jbd2_jmap_lookup(&journal->j_lazy->map, home,
+						   &log_blk, NULL) ?
+		       log_blk :
+		       0;
 }
 EXPORT_SYMBOL(jbd2_lazy_log_block);
 
 #ifdef CONFIG_JBD2_LAZY_DEBUG
-/* A number that says what the map holds; see jmap_digest(). */
+/* A number that says what the map holds; see jbd2_jmap_digest(). */
 u64 jbd2_lazy_digest(journal_t *journal)
 {
-	return jmap_digest(&journal->j_lazy->map);
+	return jbd2_jmap_digest(&journal->j_lazy->map);
 }
 EXPORT_SYMBOL(jbd2_lazy_digest);
 #endif

@@ -28,7 +28,7 @@ struct snap_ref {
 	u32 blocks;
 	tid_t tid;		/* the transaction that it is part of */
 	u32 start;		/* the log block where that begins */
-	u64 digest;		/* of the map (jmap_digest_of()) */
+	u64 digest; /* of the map (jbd2_jmap_digest_of()) */
 };
 
 /* lazy_snapshot.c [commit thread, load] */
@@ -152,35 +152,35 @@ struct jbd2_lazy {
 };
 
 /* lazy.c */
-void lazy_debug_delay(void);
+void jbd2_lazy_debug_delay(void);
 
 /* lazy_read.c */
-int lazy_read_init(struct jbd2_lazy *lazy);
-void lazy_read_destroy(struct jbd2_lazy *lazy);
-unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk);
-u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
-bool lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
-void lazy_trust_nothing(struct jbd2_lazy *lazy);
-int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
-	       unsigned int n);
-int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item);
+int jbd2_lazy_read_init(struct jbd2_lazy *lazy);
+void jbd2_lazy_read_destroy(struct jbd2_lazy *lazy);
+unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk);
+u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
+bool jbd2_lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
+void jbd2_lazy_trust_nothing(struct jbd2_lazy *lazy);
+int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
+		    unsigned int n);
+int jbd2_lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item);
 
 /* lazy_demote.c */
-int lazy_demote_init(struct jbd2_lazy *lazy);
-int lazy_cmp_home(const void *a, const void *b);
-int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
-		unsigned int n, unsigned int *busy);
-int lazy_checkpoint(journal_t *journal);
+int jbd2_lazy_demote_init(struct jbd2_lazy *lazy);
+int jbd2_lazy_cmp_home(const void *a, const void *b);
+int jbd2_lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		     unsigned int n, unsigned int *busy);
+int jbd2_lazy_checkpoint(journal_t *journal);
 
 /* lazy_mount.c */
-void lazy_mark(journal_superblock_t *sb, tid_t known,
-	       const struct snap_ref *snapshot);
-bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
-		 struct snap_ref *snapshot);
-unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
-				unsigned long to);
-bool lazy_no_revoke(void *ctx, u64 home);
-void lazy_forget_mount(struct jbd2_lazy *lazy);
+void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
+		    const struct snap_ref *snapshot);
+bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
+		      struct snap_ref *snapshot);
+unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
+				     unsigned long to);
+bool jbd2_lazy_no_revoke(void *ctx, u64 home);
+void jbd2_lazy_forget_mount(struct jbd2_lazy *lazy);
 
 /* lazy_scan.c */
 struct log_reader;
@@ -192,21 +192,22 @@ struct lazy_tag {
 	u32 csum;
 };
 
-void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
-		  struct lazy_tag *what);
-bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
-		   struct lazy_tag *what);
-u32 lazy_csum(journal_t *journal, const void *data);
-u32 lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
-bool lazy_block_valid(journal_t *journal, void *data, tid_t *tid);
+void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		       struct lazy_tag *what);
+bool jbd2_lazy_tag_next(journal_t *journal, const void *data, u32 *at,
+			struct lazy_tag *what);
+u32 jbd2_lazy_csum(journal_t *journal, const void *data);
+u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
+bool jbd2_lazy_block_valid(journal_t *journal, void *data, tid_t *tid);
 
-struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy);
-void lazy_reader_free(struct log_reader *reader);
-void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr);
-void *lazy_reader_next(struct log_reader *reader, u32 wanted);
-bool lazy_tail_csum_ok(journal_t *journal, void *data);
-int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
-	      const struct snap_ref *snapshot, bool load, tid_t known);
+struct log_reader *jbd2_lazy_reader_alloc(struct jbd2_lazy *lazy);
+void jbd2_lazy_reader_free(struct log_reader *reader);
+void jbd2_lazy_reader_seek(struct log_reader *reader, unsigned long log_blk,
+			   u32 nr);
+void *jbd2_lazy_reader_next(struct log_reader *reader, u32 wanted);
+bool jbd2_lazy_tail_csum_ok(journal_t *journal, void *data);
+int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
+		   const struct snap_ref *snapshot, bool load, tid_t known);
 
 /* lazy_snapshot.c */
 enum snap_kind {
@@ -225,45 +226,47 @@ struct snap_block {
 	u32 most;		/* that fit, or that are there */
 };
 
-void snap_block_init(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, tid_t tid, u32 index, u32 slot);
-bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
-	      u64 value, u32 csum);
-bool snap_block_open(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, tid_t tid, u32 index);
-int snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
-	     u64 *value, u32 *csum);
+void jbd2_snap_block_init(struct snap_block *block, void *data, u32 size,
+			  u32 nr_slots, tid_t tid, u32 index, u32 slot);
+bool jbd2_snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
+		   u64 value, u32 csum);
+bool jbd2_snap_block_open(struct snap_block *block, void *data, u32 size,
+			  u32 nr_slots, tid_t tid, u32 index);
+int jbd2_snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
+		  u64 *value, u32 *csum);
 
-int lazy_snapshot_init(struct jbd2_lazy *lazy);
-void lazy_snapshot_destroy(struct jbd2_lazy *lazy);
-void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks);
-void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
-			  struct snap_ref *ref);
-bool lazy_snapshot_usable(struct jbd2_lazy *lazy, const struct snap_ref *ref);
-bool lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
-			u32 index, void *data, u64 *digest);
-void lazy_snapshot_loaded(struct jbd2_lazy *lazy, const struct snap_ref *ref);
+int jbd2_lazy_snapshot_init(struct jbd2_lazy *lazy);
+void jbd2_lazy_snapshot_destroy(struct jbd2_lazy *lazy);
+void jbd2_lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks);
+void jbd2_lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
+			       struct snap_ref *ref);
+bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy,
+			       const struct snap_ref *ref);
+bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
+			     u32 index, void *data, u64 *digest);
+void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy,
+			       const struct snap_ref *ref);
 
 /* lazy_clean.c */
-int lazy_clean_init(struct jbd2_lazy *lazy);
-void lazy_clean_start(struct jbd2_lazy *lazy);
-void lazy_clean_destroy(struct jbd2_lazy *lazy);
-size_t lazy_clean_bytes(struct jbd2_lazy *lazy);
-bool lazy_clean_wait(struct jbd2_lazy *lazy);
-void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks);
-void lazy_clean_wake(struct jbd2_lazy *lazy);
-int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span);
+int jbd2_lazy_clean_init(struct jbd2_lazy *lazy);
+void jbd2_lazy_clean_start(struct jbd2_lazy *lazy);
+void jbd2_lazy_clean_destroy(struct jbd2_lazy *lazy);
+size_t jbd2_lazy_clean_bytes(struct jbd2_lazy *lazy);
+bool jbd2_lazy_clean_wait(struct jbd2_lazy *lazy);
+void jbd2_lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks);
+void jbd2_lazy_clean_wake(struct jbd2_lazy *lazy);
+int jbd2_lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span);
 
 /* lazy_scrub.c */
 #define LAZY_SCRUB_PAUSE	(30 * 60 * HZ)
 
-void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk);
-bool lazy_damage_left(struct jbd2_lazy *lazy);
-int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
-bool lazy_scrub_due(struct jbd2_lazy *lazy);
-bool lazy_scrub_busy(struct jbd2_lazy *lazy);
-bool lazy_scrub_after_commit(struct jbd2_lazy *lazy);
-void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle);
-void lazy_scrub_destroy(struct jbd2_lazy *lazy);
+void jbd2_lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk);
+bool jbd2_lazy_damage_left(struct jbd2_lazy *lazy);
+int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
+bool jbd2_lazy_scrub_due(struct jbd2_lazy *lazy);
+bool jbd2_lazy_scrub_busy(struct jbd2_lazy *lazy);
+bool jbd2_lazy_scrub_after_commit(struct jbd2_lazy *lazy);
+void jbd2_lazy_scrub_step(struct jbd2_lazy *lazy, bool idle);
+void jbd2_lazy_scrub_destroy(struct jbd2_lazy *lazy);
 
 #endif /* _FS_JBD2_LAZY_H */

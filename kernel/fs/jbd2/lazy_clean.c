@@ -63,7 +63,6 @@
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
 #include "lazy.h"
-#include <trace/events/jbd2_lazy.h>
 
 /* Most blocks that are looked at in one go. */
 #define CLEAN_BATCH_MAX	8192U
@@ -151,12 +150,13 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, home = 0;
 
-	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
+	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
 		mutex_lock_io(&journal->j_checkpoint_mutex);
-		ret = is_journal_aborted(journal) ? -EIO :
-			lazy_demote(lazy, items + i, chunk, &busy);
+		ret = is_journal_aborted(journal) ?
+			      -EIO :
+			      jbd2_lazy_demote(lazy, items + i, chunk, &busy);
 		mutex_unlock(&journal->j_checkpoint_mutex);
 		if (ret < 0)
 			return ret;
@@ -202,16 +202,16 @@ static bool lazy_relog_one(struct jbd2_lazy *lazy, handle_t *handle,
 	struct journal_head *jh;
 	bool filed = false;
 
-	lazy_debug_delay();
+	jbd2_lazy_debug_delay();
 	lock_buffer(bh);
 	jh = jbd2_journal_add_journal_head(bh);
 	spin_lock(&jh->b_state_lock);
 	spin_lock(&journal->j_list_lock);
-	if (!lazy_trusts(lazy, bh) || buffer_dirty(bh) || buffer_revoked(bh) ||
-	    jh->b_transaction || jh->b_next_transaction ||
+	if (!jbd2_lazy_trusts(lazy, bh) || buffer_dirty(bh) ||
+	    buffer_revoked(bh) || jh->b_transaction || jh->b_next_transaction ||
 	    jh->b_cp_transaction || is_handle_aborted(handle))
 		goto unlock;
-	if (!jmap_relog(&lazy->map, item->home, item->log_blk))
+	if (!jbd2_jmap_relog(&lazy->map, item->home, item->log_blk))
 		goto unlock;
 	jh->b_modified = 1;
 	handle->h_total_credits--;
@@ -224,7 +224,7 @@ unlock:
 	spin_unlock(&jh->b_state_lock);
 	jbd2_journal_put_journal_head(jh);
 	unlock_buffer(bh);
-	lazy_debug_delay();
+	jbd2_lazy_debug_delay();
 	return filed;
 }
 
@@ -256,24 +256,22 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 	most = clamp(journal->j_max_transaction_buffers / 16U, 1U, RELOG_CHUNK);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, most);
-		err = lazy_fetch(lazy, items + i, chunk);
+		err = jbd2_lazy_fetch(lazy, items + i, chunk);
 		for (j = i; j < i + chunk; j++) {
 			if (!items[j].bh)
 				continue;
 			wait_on_buffer(items[j].bh);
-			if (!err && !lazy_trusts(lazy, items[j].bh))
-				err = min(lazy_read_again(lazy, &items[j]), 0);
+			if (!err && !jbd2_lazy_trusts(lazy, items[j].bh))
+				err = min(jbd2_lazy_read_again(lazy, &items[j]),
+					  0);
 		}
 		if (!err) {
 			handle = jbd2_journal_start(journal, chunk);
 			err = PTR_ERR_OR_ZERO(handle);
 		}
 		for (j = i; j < i + chunk; j++) {
-			if (!err && lazy_relog_one(lazy, handle, &items[j])) {
-				trace_jbd2_lazy_relog(journal, items[j].home,
-						      items[j].log_blk);
+			if (!err && lazy_relog_one(lazy, handle, &items[j]))
 				relogged++;
-			}
 			brelse(items[j].bh);
 		}
 		if (!err)
@@ -299,11 +297,11 @@ static unsigned int lazy_clean_collect(struct jbd2_lazy *lazy, u32 span)
 	unsigned int flags, n = 0;
 	u32 pos, left;
 
-	pos = jmap_scan_start(&lazy->map, &left);
+	pos = jbd2_jmap_scan_start(&lazy->map, &left);
 	left = min(left, span);
 	while (n < lazy->clean_batch_len &&
-	       jmap_next_live(&lazy->map, &pos, &left, &batch[n].home,
-			      &batch[n].log_blk, &flags)) {
+	       jbd2_jmap_next_live(&lazy->map, &pos, &left, &batch[n].home,
+				   &batch[n].log_blk, &flags)) {
 		/* Being freed, or filed again: its commit is the end of it. */
 		if (!(flags & (JMAP_REVOKING | JMAP_RELOGGED)))
 			n++;
@@ -322,10 +320,10 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 	u64 last = U64_MAX;
 	u32 pos, left, all;
 
-	pos = jmap_scan_start(&lazy->map, &all);
+	pos = jbd2_jmap_scan_start(&lazy->map, &all);
 	left = all;
-	while (jmap_next_live(&lazy->map, &pos, &left, &item.home,
-			      &item.log_blk, &flags)) {
+	while (jbd2_jmap_next_live(&lazy->map, &pos, &left, &item.home,
+				   &item.log_blk, &flags)) {
 		if (flags & (JMAP_REVOKING | JMAP_RELOGGED) ||
 		    item.home < lazy->sweep_from || item.home > last ||
 		    (left < all / YOUNG_PART && !(flags & JMAP_SURVIVOR)))
@@ -333,11 +331,11 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 		batch[n++] = item;
 		if (n < lazy->clean_batch_len)
 			continue;
-		sort(batch, n, sizeof(*batch), lazy_cmp_home, NULL);
+		sort(batch, n, sizeof(*batch), jbd2_lazy_cmp_home, NULL);
 		n = most;
 		last = batch[n - 1].home;
 	}
-	sort(batch, n, sizeof(*batch), lazy_cmp_home, NULL);
+	sort(batch, n, sizeof(*batch), jbd2_lazy_cmp_home, NULL);
 	n = min(n, most);
 	/* Behind the last one it begins again from the start. */
 	lazy->sweep_from = n == most ? batch[n - 1].home + 1 : 0;
@@ -345,7 +343,7 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 }
 
 /* Re-log what is live in the oldest @span log blocks. */
-int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
+int jbd2_lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
 {
 	unsigned int n = lazy_clean_collect(lazy, span);
 
@@ -361,7 +359,7 @@ int lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span)
 static int lazy_clean_ahead(struct jbd2_lazy *lazy)
 {
 	journal_t *journal = lazy->journal;
-	u32 span = jmap_span_ahead(&lazy->map, lazy_ahead(lazy));
+	u32 span = jbd2_jmap_span_ahead(&lazy->map, lazy_ahead(lazy));
 	unsigned int n = span ? lazy_clean_collect(lazy, span) : 0;
 	int ret;
 	tid_t tid;
@@ -400,14 +398,14 @@ static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 /* The paper's: re-log what is live in the oldest transactions. */
 static void lazy_clean_fixed(struct jbd2_lazy *lazy)
 {
-	u32 span = jmap_span_of(&lazy->map, FIXED_OLDEST);
+	u32 span = jbd2_jmap_span_of(&lazy->map, FIXED_OLDEST);
 	unsigned int passes = span / lazy->clean_batch_len + 1;
 
 	/* What a small batch cannot hold is left to the next pass. */
 	while (span && passes--) {
-		if (lazy_clean_relog_span(lazy, span) < 0)
+		if (jbd2_lazy_clean_relog_span(lazy, span) < 0)
 			break;
-		span = jmap_span_of(&lazy->map, FIXED_OLDEST);
+		span = jbd2_jmap_span_of(&lazy->map, FIXED_OLDEST);
 	}
 	lazy_clean_tail(lazy);
 }
@@ -455,7 +453,7 @@ int jbd2_lazy_relog_now(journal_t *journal, u32 span)
 
 	mutex_lock(&lazy->clean_mutex);
 	if (!lazy->clean_paused)
-		ret = lazy_clean_relog_span(lazy, span);
+		ret = jbd2_lazy_clean_relog_span(lazy, span);
 	mutex_unlock(&lazy->clean_mutex);
 	return ret;
 }
@@ -487,14 +485,16 @@ static long lazy_clean_timeout(struct jbd2_lazy *lazy)
 {
 	bool works = lazy->policy == JBD2_LAZY_WATERMARKS;
 
-	if (lazy_scrub_busy(lazy))
+	if (jbd2_lazy_scrub_busy(lazy))
 		return 0;
 	if (READ_ONCE(lazy->clean_paused) || lazy_clean_idle(lazy))
 		return MAX_SCHEDULE_TIMEOUT;
 	if (works && lazy->clean_starved)
 		return JOIN_TIME;
-	return (works && lazy_clean_due(lazy, true)) || lazy_scrub_due(lazy) ?
-		IDLE_TIME : MAX_SCHEDULE_TIMEOUT;
+	return (works && lazy_clean_due(lazy, true)) ||
+			       jbd2_lazy_scrub_due(lazy) ?
+		       IDLE_TIME :
+		       MAX_SCHEDULE_TIMEOUT;
 }
 
 static int lazy_cleaner(void *arg)
@@ -521,21 +521,21 @@ static int lazy_cleaner(void *arg)
 		    lazy->policy == JBD2_LAZY_FIXED)
 			lazy_clean(lazy, idle);
 		mutex_lock(&lazy->clean_mutex);
-		lazy_scrub_step(lazy, idle);
+		jbd2_lazy_scrub_step(lazy, idle);
 		mutex_unlock(&lazy->clean_mutex);
 	}
 	return 0;
 }
 
 /* There is something to do. */
-void lazy_clean_wake(struct jbd2_lazy *lazy)
+void jbd2_lazy_clean_wake(struct jbd2_lazy *lazy)
 {
 	WRITE_ONCE(lazy->clean_wanted, true);
 	wake_up(&lazy->clean_wait);
 }
 
 /* A transaction of @blocks log blocks was applied to the map. */
-void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
+void jbd2_lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 {
 	WRITE_ONCE(lazy->last_commit, jiffies);
 	lazy->commits++;
@@ -544,15 +544,15 @@ void lazy_clean_after_commit(struct jbd2_lazy *lazy, u32 blocks)
 	if (!lazy->clean_locks)
 		WRITE_ONCE(lazy->clean_paused, false);
 	spin_unlock(&lazy->clean_lock);
-	if (lazy_scrub_after_commit(lazy) ||
+	if (jbd2_lazy_scrub_after_commit(lazy) ||
 	    lazy->policy == JBD2_LAZY_FIXED || lazy_clean_due(lazy, true))
-		lazy_clean_wake(lazy);
+		jbd2_lazy_clean_wake(lazy);
 }
 
 /* ------------------------------------------------------------------------- */
 /* Start and stop                                                             */
 
-int lazy_clean_init(struct jbd2_lazy *lazy)
+int jbd2_lazy_clean_init(struct jbd2_lazy *lazy)
 {
 	lazy->last_commit = jiffies;
 	lazy->scrub.next = jiffies + LAZY_SCRUB_PAUSE;
@@ -594,7 +594,7 @@ int __jbd2_lazy_room(journal_t *journal)
  *
  * Return: whether it re-logged anything.
  */
-bool lazy_clean_wait(struct jbd2_lazy *lazy)
+bool jbd2_lazy_clean_wait(struct jbd2_lazy *lazy)
 {
 	journal_t *journal = lazy->journal;
 	s64 relogged = atomic64_read(&lazy->relogged);
@@ -611,7 +611,7 @@ bool lazy_clean_wait(struct jbd2_lazy *lazy)
 		return false;
 	mutex_unlock(&journal->j_checkpoint_mutex);
 	atomic_inc(&lazy->waiters);
-	lazy_clean_wake(lazy);
+	jbd2_lazy_clean_wake(lazy);
 	wait_event_timeout(lazy->clean_done, READ_ONCE(lazy->steps) != steps,
 			   WAIT_TIME);
 	atomic_dec(&lazy->waiters);
@@ -620,7 +620,7 @@ bool lazy_clean_wait(struct jbd2_lazy *lazy)
 }
 
 /* Start the thread.  The log works without it, only slower. */
-void lazy_clean_start(struct jbd2_lazy *lazy)
+void jbd2_lazy_clean_start(struct jbd2_lazy *lazy)
 {
 	struct task_struct *task;
 
@@ -633,14 +633,14 @@ void lazy_clean_start(struct jbd2_lazy *lazy)
 		lazy->cleaner = task;
 }
 
-void lazy_clean_destroy(struct jbd2_lazy *lazy)
+void jbd2_lazy_clean_destroy(struct jbd2_lazy *lazy)
 {
-	lazy_scrub_destroy(lazy);
+	jbd2_lazy_scrub_destroy(lazy);
 	kvfree(lazy->clean_batch);
 }
 
 /* Memory of the cleaner, in bytes. */
-size_t lazy_clean_bytes(struct jbd2_lazy *lazy)
+size_t jbd2_lazy_clean_bytes(struct jbd2_lazy *lazy)
 {
 	return lazy->clean_batch_len * sizeof(*lazy->clean_batch);
 }
@@ -713,7 +713,7 @@ int jbd2_lazy_set_policy(journal_t *journal, const char *name)
 	mutex_lock(&lazy->clean_mutex);
 	WRITE_ONCE(lazy->policy, policy);
 	mutex_unlock(&lazy->clean_mutex);
-	lazy_clean_wake(lazy);
+	jbd2_lazy_clean_wake(lazy);
 	return 0;
 }
 EXPORT_SYMBOL(jbd2_lazy_set_policy);

@@ -8,13 +8,12 @@
 #include <linux/buffer_head.h>
 #include <linux/sched/mm.h>
 #include <linux/sort.h>
-#include <trace/events/jbd2_lazy.h>
 #include "lazy.h"
 
 /* Most blocks that are demoted in one go when the log is full. */
 #define LAZY_BATCH_MAX	4096U
 
-int lazy_demote_init(struct jbd2_lazy *lazy)
+int jbd2_lazy_demote_init(struct jbd2_lazy *lazy)
 {
 	lazy->batch_len = min(lazy->map.nr_slots / 64 + 1, LAZY_BATCH_MAX);
 	lazy->batch = kvmalloc_array(lazy->batch_len, sizeof(*lazy->batch),
@@ -22,7 +21,7 @@ int lazy_demote_init(struct jbd2_lazy *lazy)
 	return lazy->batch ? 0 : -ENOMEM;
 }
 
-int lazy_cmp_home(const void *a, const void *b)
+int jbd2_lazy_cmp_home(const void *a, const void *b)
 {
 	const struct lazy_item *x = a, *y = b;
 
@@ -71,7 +70,7 @@ static bool lazy_still_newest(struct jbd2_lazy *lazy,
 {
 	unsigned long now;
 
-	return jmap_lookup(&lazy->map, item->home, &now, NULL) &&
+	return jbd2_jmap_lookup(&lazy->map, item->home, &now, NULL) &&
 	       now == item->log_blk;
 }
 
@@ -103,7 +102,7 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	} else if (buffer_revoked(bh)) {
 		/* Freed: the revoke record may not be there yet (INV-K6). */
 		ret = -EBUSY;
-	} else if (jmap_drop_if(&lazy->map, item->home, item->log_blk)) {
+	} else if (jbd2_jmap_drop_if(&lazy->map, item->home, item->log_blk)) {
 		/* j_list_lock keeps the tail until the list pins it. */
 		tail = lazy_tail_transaction(journal, spare);
 		set_buffer_meta(bh);
@@ -118,10 +117,8 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
 	jbd2_journal_put_journal_head(jh);
 	unlock_buffer(bh);
 
-	if (ret == 1) {
-		trace_jbd2_lazy_demote(journal, item->home, item->log_blk);
+	if (ret == 1)
 		atomic64_inc(&lazy->demoted);
-	}
 	return ret;
 }
 
@@ -132,8 +129,8 @@ static int lazy_demote_one(struct jbd2_lazy *lazy, struct lazy_item *item,
  * Return: how many were demoted, or -EIO.  *@busy counts those that were not
  * because a transaction holds them.
  */
-int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
-		unsigned int n, unsigned int *busy)
+int jbd2_lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
+		     unsigned int n, unsigned int *busy)
 {
 	journal_t *journal = lazy->journal;
 	unsigned int i, demoted = 0;
@@ -149,20 +146,20 @@ int lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 
 	lockdep_assert_held(&journal->j_checkpoint_mutex);
 
-	err = lazy_fetch(lazy, items, n);
-	sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
+	err = jbd2_lazy_fetch(lazy, items, n);
+	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 	for (i = 0; i < n; i++) {
 		int ret;
 
 		if (!items[i].bh)
 			continue;
 		wait_on_buffer(items[i].bh);
-		if (!err && !lazy_trusts(lazy, items[i].bh))
-			err = min(lazy_read_again(lazy, &items[i]), 0);
-		if (!err && lazy_trusts(lazy, items[i].bh)) {
+		if (!err && !jbd2_lazy_trusts(lazy, items[i].bh))
+			err = min(jbd2_lazy_read_again(lazy, &items[i]), 0);
+		if (!err && jbd2_lazy_trusts(lazy, items[i].bh)) {
 			if (!spare)
 				spare = jbd2_journal_alloc_transaction(gfp);
-			lazy_debug_delay();
+			jbd2_lazy_debug_delay();
 			ret = lazy_demote_one(lazy, &items[i], &spare);
 			if (ret > 0)
 				demoted++;
@@ -187,7 +184,7 @@ static unsigned int lazy_batch_max(void)
  * Demote the copies among the oldest @span log blocks, as many as the batch
  * holds.  Called with j_checkpoint_mutex held, which guards the batch.
  *
- * Return: as lazy_demote().
+ * Return: as jbd2_lazy_demote().
  */
 static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 			      unsigned int *busy)
@@ -195,13 +192,13 @@ static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 	unsigned int max = min(lazy->batch_len, lazy_batch_max()), n = 0;
 	u32 pos, left;
 
-	pos = jmap_scan_start(&lazy->map, &left);
+	pos = jbd2_jmap_scan_start(&lazy->map, &left);
 	left = min(left, span);
-	while (n < max && jmap_next_live(&lazy->map, &pos, &left,
-					 &lazy->batch[n].home,
-					 &lazy->batch[n].log_blk, NULL))
+	while (n < max && jbd2_jmap_next_live(&lazy->map, &pos, &left,
+					      &lazy->batch[n].home,
+					      &lazy->batch[n].log_blk, NULL))
 		n++;
-	return n ? lazy_demote(lazy, lazy->batch, n, busy) : 0;
+	return n ? jbd2_lazy_demote(lazy, lazy->batch, n, busy) : 0;
 }
 
 /* Log blocks that the tail can let go of at once. */
@@ -230,8 +227,8 @@ static bool lazy_wait_commit(journal_t *journal, tid_t *tid)
 	u32 pos, left;
 	u64 home;
 
-	pos = jmap_scan_start(&lazy->map, &left);
-	jmap_next_live(&lazy->map, &pos, &left, &home, &blk, &flags);
+	pos = jbd2_jmap_scan_start(&lazy->map, &left);
+	jbd2_jmap_next_live(&lazy->map, &pos, &left, &home, &blk, &flags);
 	read_lock(&journal->j_state_lock);
 	if (journal->j_committing_transaction) {
 		*tid = journal->j_committing_transaction->t_tid;
@@ -274,7 +271,7 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 	}
 	if (room)
 		return 0;
-	if (lazy_clean_wait(lazy))
+	if (jbd2_lazy_clean_wait(lazy))
 		return 1;
 
 	ret = lazy_demote_oldest(lazy, span, &busy);
@@ -338,7 +335,7 @@ EXPORT_SYMBOL(jbd2_lazy_demote_now);
 #endif
 
 /* Write what is on the checkpoint lists home; j_checkpoint_mutex is held. */
-int lazy_checkpoint(journal_t *journal)
+int jbd2_lazy_checkpoint(journal_t *journal)
 {
 	int err = 0;
 
@@ -369,7 +366,7 @@ int __jbd2_lazy_drain(journal_t *journal)
 
 	mutex_lock(&journal->j_checkpoint_mutex);
 	while (!err && !is_journal_aborted(journal)) {
-		pos = jmap_scan_start(&lazy->map, &left);
+		pos = jbd2_jmap_scan_start(&lazy->map, &left);
 		cap = READ_ONCE(lazy->map.nr_live);
 		if (!left || !cap)
 			break;
@@ -380,17 +377,17 @@ int __jbd2_lazy_drain(journal_t *journal)
 			cap = lazy->batch_len;
 		}
 		for (n = 0; n < cap; n++)
-			if (!jmap_next_live(&lazy->map, &pos, &left,
-					    &items[n].home, &items[n].log_blk,
-					    NULL))
+			if (!jbd2_jmap_next_live(&lazy->map, &pos, &left,
+						 &items[n].home,
+						 &items[n].log_blk, NULL))
 				break;
-		sort(items, n, sizeof(*items), lazy_cmp_home, NULL);
+		sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 		busy = 0;
 		for (i = 0; i < n && !err; i += chunk) {
 			chunk = min(n - i, max);
-			err = lazy_demote(lazy, items + i, chunk, &busy);
+			err = jbd2_lazy_demote(lazy, items + i, chunk, &busy);
 			if (err >= 0)
-				err = lazy_checkpoint(journal);
+				err = jbd2_lazy_checkpoint(journal);
 		}
 		if (items != lazy->batch)
 			kvfree(items);

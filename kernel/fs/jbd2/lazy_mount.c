@@ -43,7 +43,7 @@
  *          by more than lazy_scan.c can bridge; it is refused, because to go
  *          on would bury what lies behind the damage.
  *  INV-K12 What was read before the map existed counts for nothing when it
- *          does (lazy_trust_nothing()).  The superblock and the group
+ *          does (jbd2_lazy_trust_nothing()).  The superblock and the group
  *          descriptors, which the file system uses without asking, are read
  *          again (jbd2_lazy_refresh()).
  *
@@ -88,8 +88,8 @@ static struct lazy_marker *lazy_marker_of(const journal_superblock_t *sb)
 }
 
 /* Sign the tail that @sb names; @known and @snapshot are committed. */
-void lazy_mark(journal_superblock_t *sb, tid_t known,
-	       const struct snap_ref *snapshot)
+void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
+		    const struct snap_ref *snapshot)
 {
 	struct lazy_marker *marker = lazy_marker_of(sb);
 
@@ -110,8 +110,8 @@ void lazy_mark(journal_superblock_t *sb, tid_t known,
 }
 
 /* Whether there is a log, and lazy journaling was the last to move its tail. */
-bool lazy_marked(const journal_superblock_t *sb, tid_t *known,
-		 struct snap_ref *snapshot)
+bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
+		      struct snap_ref *snapshot)
 {
 	const struct lazy_marker *marker = lazy_marker_of(sb);
 
@@ -142,7 +142,7 @@ bool jbd2_lazy_log_kept(journal_t *journal)
 	struct snap_ref snapshot;
 	tid_t known;
 
-	return lazy_marked(journal->j_superblock, &known, &snapshot) &&
+	return jbd2_lazy_marked(journal->j_superblock, &known, &snapshot) &&
 	       journal->j_tail >= journal->j_first &&
 	       journal->j_tail < journal->j_last;
 }
@@ -151,14 +151,14 @@ EXPORT_SYMBOL(jbd2_lazy_log_kept);
 /* ------------------------------------------------------------------------- */
 /* Load: from the log to the map                                              */
 
-unsigned long lazy_log_distance(journal_t *journal, unsigned long from,
-				unsigned long to)
+unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
+				     unsigned long to)
 {
 	return to >= from ? to - from :
 			    to + journal->j_last - journal->j_first - from;
 }
 
-bool lazy_no_revoke(void *ctx, u64 home)
+bool jbd2_lazy_no_revoke(void *ctx, u64 home)
 {
 	return false;
 }
@@ -173,7 +173,7 @@ static int lazy_plan_tombstone(struct jbd2_lazy *lazy, tid_t tid,
 {
 	journal_t *journal = lazy->journal;
 
-	lazy->tombstone = __getblk(journal->j_dev, lazy_phys(lazy, blk),
+	lazy->tombstone = __getblk(journal->j_dev, jbd2_lazy_phys(lazy, blk),
 				   journal->j_blocksize);
 	if (!lazy->tombstone)
 		return -ENOMEM;
@@ -215,17 +215,17 @@ int __jbd2_lazy_recover(journal_t *journal)
 	int err = -EAGAIN;
 	tid_t known;
 
-	reader = lazy_reader_alloc(lazy);
+	reader = jbd2_lazy_reader_alloc(lazy);
 	if (!reader)
 		return -ENOMEM;
 	lazy->homes = div_u64(bdev_nr_bytes(journal->j_fs_dev),
 			      journal->j_blocksize);
-	lazy_marked(journal->j_superblock, &known, &newest);
-	if (lazy_snapshot_usable(lazy, &newest)) {
+	jbd2_lazy_marked(journal->j_superblock, &known, &newest);
+	if (jbd2_lazy_snapshot_usable(lazy, &newest)) {
 		/* The marker was written after the snapshot's transaction. */
 		if (tid_gt(newest.tid, known))
 			known = newest.tid;
-		err = lazy_scan(lazy, reader, &newest, true, known);
+		err = jbd2_lazy_scan(lazy, reader, &newest, true, known);
 		if (err == -EAGAIN)
 			pr_warn("JBD2: %s: the snapshot of transaction %u at log block %u is damaged, scanning the whole log\n",
 				journal->j_devname, newest.tid, newest.log_blk);
@@ -233,9 +233,10 @@ int __jbd2_lazy_recover(journal_t *journal)
 		newest.blocks = 0;
 	}
 	if (err == -EAGAIN)
-		err = lazy_scan(lazy, reader, newest.blocks ? &newest : NULL,
-				false, known);
-	lazy_reader_free(reader);
+		err = jbd2_lazy_scan(lazy, reader,
+				     newest.blocks ? &newest : NULL, false,
+				     known);
+	jbd2_lazy_reader_free(reader);
 	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",
 		       journal->j_devname);
@@ -250,13 +251,13 @@ int __jbd2_lazy_recover(journal_t *journal)
 	/* The file system takes note, as of an error at run time. */
 	if (lazy->lost)
 		journal->j_errno = -EFSCORRUPTED;
-	lazy_snapshot_loaded(lazy, &newest);
+	jbd2_lazy_snapshot_loaded(lazy, &newest);
 	lazy->rebuilt = lazy->map.nr_live;
 	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u; read %u snapshots, %llu log blocks\n",
 		journal->j_devname, lazy->rebuilt, lazy->scanned,
 		journal->j_tail_sequence, lazy->scan_tid - 1, lazy->loaded,
 		lazy->scan_blocks);
-	lazy_trust_nothing(lazy);		/* INV-K12 */
+	jbd2_lazy_trust_nothing(lazy); /* INV-K12 */
 	return lazy_plan_tombstone(lazy, lazy->scan_tid, lazy->scan_start);
 }
 
@@ -275,7 +276,7 @@ int __jbd2_lazy_reset(journal_t *journal)
 		       journal->j_devname);
 		return -EFSCORRUPTED;
 	}
-	journal->j_head = lazy_next_log_blk(journal, lazy->tombstone_blk);
+	journal->j_head = jbd2_lazy_next_log_blk(journal, lazy->tombstone_blk);
 	journal->j_free = total - used;
 	/* j_tail and j_tail_sequence are those of the journal superblock. */
 	journal->j_transaction_sequence = lazy->tombstone_tid + 1;
@@ -338,14 +339,14 @@ void __jbd2_lazy_stamp(journal_t *journal)
 		return;
 	if (READ_ONCE(lazy->tombstone))
 		known = lazy->tombstone_tid - 1;
-	lazy_snapshot_newest(lazy, be32_to_cpu(sb->s_sequence), &snapshot);
+	jbd2_lazy_snapshot_newest(lazy, be32_to_cpu(sb->s_sequence), &snapshot);
 	if (snapshot.blocks && tid_gt(snapshot.tid, known))
 		known = snapshot.tid;
-	lazy_mark(sb, known, &snapshot);
+	jbd2_lazy_mark(sb, known, &snapshot);
 
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && sb->s_start)	/* INV-K5 */
-		WARN_ON_ONCE(jmap_live_before(&lazy->map,
-					      be32_to_cpu(sb->s_start)));
+		WARN_ON_ONCE(jbd2_jmap_live_before(&lazy->map,
+						   be32_to_cpu(sb->s_start)));
 }
 
 /**
@@ -379,7 +380,7 @@ int __jbd2_lazy_seal(journal_t *journal)
 	    !READ_ONCE(journal->j_checkpoint_transactions))
 		goto unlock;
 	/* A file system that is frozen or read-only leaves nothing dirty. */
-	ret = lazy_checkpoint(journal);
+	ret = jbd2_lazy_checkpoint(journal);
 	if (!ret)
 		ret = blkdev_issue_flush(journal->j_fs_dev);
 	if (ret) {
@@ -403,7 +404,7 @@ unlock:
 }
 
 /* The journal goes away. */
-void lazy_forget_mount(struct jbd2_lazy *lazy)
+void jbd2_lazy_forget_mount(struct jbd2_lazy *lazy)
 {
 	brelse(lazy->tombstone);
 }

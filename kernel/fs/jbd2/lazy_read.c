@@ -59,7 +59,7 @@ struct lazy_read {
 	struct bio bio;			/* the last one */
 };
 
-int lazy_read_init(struct jbd2_lazy *lazy)
+int jbd2_lazy_read_init(struct jbd2_lazy *lazy)
 {
 	refcount_set(&lazy->refs, 1);
 	init_completion(&lazy->unused);
@@ -74,19 +74,19 @@ static void lazy_put(struct jbd2_lazy *lazy)
 }
 
 /* Waits for read-ahead. */
-void lazy_read_destroy(struct jbd2_lazy *lazy)
+void jbd2_lazy_read_destroy(struct jbd2_lazy *lazy)
 {
 	lazy_put(lazy);
 	wait_for_completion(&lazy->unused);
 	bioset_exit(&lazy->reads);
 }
 
-unsigned long lazy_next_log_blk(journal_t *journal, unsigned long blk)
+unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk)
 {
 	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
 }
 
-u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
+u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;
 
@@ -107,7 +107,7 @@ u64 lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 /* Whether what is at home is not the newest. */
 static bool lazy_logged(struct jbd2_lazy *lazy, u64 home)
 {
-	return jmap_lookup(&lazy->map, home, NULL, NULL);
+	return jbd2_jmap_lookup(&lazy->map, home, NULL, NULL);
 }
 
 /* jbd2_lazy_newest() of a buffer without the bit. */
@@ -122,7 +122,7 @@ bool __jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh)
 EXPORT_SYMBOL(__jbd2_lazy_newest);
 
 /* Whether what is in memory may be logged again, or go home. */
-bool lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh)
+bool jbd2_lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh)
 {
 	return buffer_uptodate(bh) && jbd2_lazy_newest(lazy->journal, bh);
 }
@@ -137,8 +137,8 @@ void __jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh)
 	/* Tests: some reader of metadata in the file system did not ask. */
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG))
 		WARN_ON_ONCE(buffer_uptodate(bh) && !buffer_newest(bh) &&
-			     jmap_lookup(&journal->j_lazy->map, bh->b_blocknr,
-					 NULL, NULL));
+			     jbd2_jmap_lookup(&journal->j_lazy->map,
+					      bh->b_blocknr, NULL, NULL));
 	set_buffer_newest(bh);
 }
 
@@ -159,7 +159,7 @@ static void lazy_distrust(struct buffer_head *bh)
  * and with changes that were never committed.  Nobody reads through the map
  * yet.
  */
-void lazy_trust_nothing(struct jbd2_lazy *lazy)
+void jbd2_lazy_trust_nothing(struct jbd2_lazy *lazy)
 {
 	struct address_space *mapping = lazy->journal->j_fs_dev->bd_mapping;
 	struct buffer_head *head, *bh;
@@ -198,7 +198,7 @@ static bool lazy_copy_good(struct lazy_read *read, struct buffer_head *bh)
 	u32 csum;
 
 	data = kmap_local_folio(bh->b_folio, bh_offset(bh));
-	csum = lazy_csum(read->lazy->journal, data);
+	csum = jbd2_lazy_csum(read->lazy->journal, data);
 	kunmap_local(data);
 	return csum == read->copy.csum;
 }
@@ -239,7 +239,7 @@ static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	struct bio *bio;
 
 	WARN_ON_ONCE(!buffer_locked(bh));	/* INV-K7 */
-	if (!jmap_copy_of(&lazy->map, bh->b_blocknr, &log_blk, &copy)) {
+	if (!jbd2_jmap_copy_of(&lazy->map, bh->b_blocknr, &log_blk, &copy)) {
 		if (ahead)
 			bh->b_end_io(bh, 0);
 		else
@@ -254,7 +254,7 @@ static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 		bh->b_end_io(bh, 0);
 		return;
 	}
-	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
+	bio->bi_iter.bi_sector = jbd2_lazy_phys(lazy, log_blk) *
 				 (journal->j_blocksize >> SECTOR_SHIFT);
 	bio_add_folio_nofail(bio, bh->b_folio, bh->b_size, bh_offset(bh));
 	bio->bi_end_io = lazy_end_read;
@@ -332,13 +332,13 @@ static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
 	struct buffer_head *bh;
 	u64 home;
 
-	if (!jmap_home_of(&lazy->map, log_blk, &home))
+	if (!jbd2_jmap_home_of(&lazy->map, log_blk, &home))
 		return;
 	bh = lazy_getblk_nowait(lazy->journal, home);
 	if (!bh)
 		return;
-	if (!lazy_trusts(lazy, bh) && trylock_buffer(bh)) {
-		if (lazy_trusts(lazy, bh)) {
+	if (!jbd2_lazy_trusts(lazy, bh) && trylock_buffer(bh)) {
+		if (jbd2_lazy_trusts(lazy, bh)) {
 			unlock_buffer(bh);
 		} else {
 			get_bh(bh);
@@ -371,7 +371,7 @@ static void lazy_read_around(struct jbd2_lazy *lazy, struct buffer_head *bh,
 		blk -= (blk - journal->j_first) % LAZY_READ_NEAR;
 		nr = LAZY_READ_NEAR;
 	}
-	for (; nr; nr--, blk = lazy_next_log_blk(journal, blk)) {
+	for (; nr; nr--, blk = jbd2_lazy_next_log_blk(journal, blk)) {
 		if (blk == log_blk)
 			lazy_submit_one(lazy, bh, opf);
 		else
@@ -401,7 +401,7 @@ void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
 		return;
 	}
 	blk_start_plug(&plug);
-	if (jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL))
+	if (jbd2_jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL))
 		lazy_read_around(lazy, bh, opf, log_blk);
 	else
 		lazy_submit_one(lazy, bh, opf);
@@ -423,8 +423,8 @@ static int lazy_cmp_log(const void *a, const void *b)
  *
  * Return: 0, or -EIO if a buffer could not be had.
  */
-int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
-	       unsigned int n)
+int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
+		    unsigned int n)
 {
 	journal_t *journal = lazy->journal;
 	struct blk_plug plug;
@@ -443,10 +443,10 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 			err = -EIO;
 			continue;
 		}
-		if (lazy_trusts(lazy, bh))
+		if (jbd2_lazy_trusts(lazy, bh))
 			continue;
 		lock_buffer(bh);
-		if (lazy_trusts(lazy, bh)) {
+		if (jbd2_lazy_trusts(lazy, bh)) {
 			unlock_buffer(bh);
 			continue;
 		}
@@ -459,12 +459,12 @@ int lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 }
 
 /* The same for one, which has a buffer; waits.  Return: 0 if it is up to date. */
-int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
+int jbd2_lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
 {
 	struct buffer_head *bh = item->bh;
 
 	lock_buffer(bh);
-	if (lazy_trusts(lazy, bh)) {
+	if (jbd2_lazy_trusts(lazy, bh)) {
 		unlock_buffer(bh);
 		return 0;
 	}
@@ -499,11 +499,11 @@ int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
 	for (i = 0; i < n; i++) {
 		items[nr].log_blk = 0;
 		items[nr].home = bhs[i]->b_blocknr;
-		jmap_lookup(&lazy->map, items[nr].home, &items[nr].log_blk,
-			    NULL);
+		jbd2_jmap_lookup(&lazy->map, items[nr].home, &items[nr].log_blk,
+				 NULL);
 		nr += lazy_logged(lazy, items[nr].home);
 	}
-	err = lazy_fetch(lazy, items, nr);
+	err = jbd2_lazy_fetch(lazy, items, nr);
 	for (i = 0; i < nr; i++) {
 		if (!items[i].bh)
 			continue;

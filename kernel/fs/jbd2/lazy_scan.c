@@ -89,10 +89,10 @@ static void reader_end_io(struct bio *bio)
 /* Log blocks from @log_blk on, at most @most, that lie side by side. */
 static u32 reader_run(struct jbd2_lazy *lazy, unsigned long log_blk, u32 most)
 {
-	u64 phys = lazy_phys(lazy, log_blk);
+	u64 phys = jbd2_lazy_phys(lazy, log_blk);
 	u32 nr = 1;
 
-	while (nr < most && lazy_phys(lazy, log_blk + nr) == phys + nr)
+	while (nr < most && jbd2_lazy_phys(lazy, log_blk + nr) == phys + nr)
 		nr++;
 	return nr;
 }
@@ -106,7 +106,7 @@ static struct bio *reader_bio(struct jbd2_lazy *lazy, unsigned long log_blk,
 
 	bio = bio_alloc(journal->j_dev, DIV_ROUND_UP(bytes, PAGE_SIZE) + 1,
 			REQ_OP_READ | REQ_META, GFP_KERNEL);
-	bio->bi_iter.bi_sector = lazy_phys(lazy, log_blk) *
+	bio->bi_iter.bi_sector = jbd2_lazy_phys(lazy, log_blk) *
 				 (journal->j_blocksize >> SECTOR_SHIFT);
 	for (; bytes; bytes -= part, data += part) {
 		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(data));
@@ -155,7 +155,7 @@ static void reader_submit(struct log_reader *reader, u32 most)
 			   READER_BYTES / journal->j_blocksize);
 }
 
-struct log_reader *lazy_reader_alloc(struct jbd2_lazy *lazy)
+struct log_reader *jbd2_lazy_reader_alloc(struct jbd2_lazy *lazy)
 {
 	struct log_reader *reader = kzalloc(sizeof(*reader), GFP_KERNEL);
 	unsigned int i;
@@ -183,7 +183,7 @@ static void reader_wait(struct log_reader *reader)
 	}
 }
 
-void lazy_reader_free(struct log_reader *reader)
+void jbd2_lazy_reader_free(struct log_reader *reader)
 {
 	if (!reader)
 		return;
@@ -208,7 +208,8 @@ static bool reader_wants(struct log_reader *reader, u32 most)
 }
 
 /* Read on at @log_blk, and no more than @nr blocks. */
-void lazy_reader_seek(struct log_reader *reader, unsigned long log_blk, u32 nr)
+void jbd2_lazy_reader_seek(struct log_reader *reader, unsigned long log_blk,
+			   u32 nr)
 {
 	reader_wait(reader);
 	reader->used = 0;
@@ -230,14 +231,14 @@ static int reader_read_one(struct log_reader *reader, unsigned long log_blk,
 }
 
 /**
- * lazy_reader_next() - the next block of the log
+ * jbd2_lazy_reader_next() - the next block of the log
  * @reader: the reader
  * @wanted: how many are wanted for sure or nearly so, this one included
  *
  * Return: its contents, valid until the next call; an error pointer: -EIO, or
  * -ENODATA if as many were read as was said.
  */
-void *lazy_reader_next(struct log_reader *reader, u32 wanted)
+void *jbd2_lazy_reader_next(struct log_reader *reader, u32 wanted)
 {
 	u32 size = reader->lazy->journal->j_blocksize;
 	struct log_chunk *chunk = &reader->chunks[reader->oldest];
@@ -298,11 +299,11 @@ static u32 scan_search(struct log_scan *scan)
 
 static void *scan_take(struct log_scan *scan, u32 wanted)
 {
-	scan->blk = lazy_next_log_blk(scan->lazy->journal, scan->blk);
+	scan->blk = jbd2_lazy_next_log_blk(scan->lazy->journal, scan->blk);
 	scan->used++;
 	scan->scanned++;
 	scan->lazy->scan_blocks++;
-	return lazy_reader_next(scan->reader, wanted);
+	return jbd2_lazy_reader_next(scan->reader, wanted);
 }
 
 /* The search behind the end is needed anyway; a long log is a guess. */
@@ -312,7 +313,7 @@ static void *scan_next(struct log_scan *scan)
 }
 
 /* Whether the checksum in the last four bytes of a block is right. */
-bool lazy_tail_csum_ok(journal_t *journal, void *data)
+bool jbd2_lazy_tail_csum_ok(journal_t *journal, void *data)
 {
 	struct jbd2_journal_block_tail *tail = data + journal->j_blocksize -
 					       sizeof(*tail);
@@ -347,8 +348,8 @@ static bool scan_commit_csum_ok(journal_t *journal, void *data)
 }
 
 /* What a tag says of a copy; its checksum still depends on the transaction. */
-void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
-		  struct lazy_tag *what)
+void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		       struct lazy_tag *what)
 {
 	const journal_block_tag3_t *tag3 = (const void *)tag;
 
@@ -360,7 +361,7 @@ void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
 }
 
 /**
- * lazy_tag_next() - the next tag of a descriptor
+ * jbd2_lazy_tag_next() - the next tag of a descriptor
  * @journal: the journal
  * @data: the descriptor, whose checksum is right
  * @at: 0 at first
@@ -368,8 +369,8 @@ void lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
  *
  * Return: false if there is none.
  */
-bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
-		   struct lazy_tag *what)
+bool jbd2_lazy_tag_next(journal_t *journal, const void *data, u32 *at,
+			struct lazy_tag *what)
 {
 	u32 end = journal->j_blocksize -
 		  sizeof(struct jbd2_journal_block_tail);
@@ -380,7 +381,7 @@ bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
 		return false;
 	if (*at + sizeof(journal_block_tag3_t) > end)
 		return false;
-	lazy_tag_get(journal, data + *at, what);
+	jbd2_lazy_tag_get(journal, data + *at, what);
 	*at += sizeof(journal_block_tag3_t);
 	if (!(what->flags & JBD2_FLAG_SAME_UUID))
 		*at += 16;
@@ -388,17 +389,17 @@ bool lazy_tag_next(journal_t *journal, const void *data, u32 *at,
 }
 
 /* The checksum of the contents of a log block. */
-u32 lazy_csum(journal_t *journal, const void *data)
+u32 jbd2_lazy_csum(journal_t *journal, const void *data)
 {
 	return jbd2_chksum(journal, 0, data, journal->j_blocksize);
 }
 
 /*
- * What lazy_csum() must give for a copy that @tid logged with a tag that says
+ * What jbd2_lazy_csum() must give for a copy that @tid logged with a tag that says
  * @csum.  That is the checksum of the transaction id and the contents together;
  * without the id a slot of the map need not know its transaction.
  */
-u32 lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum)
+u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum)
 {
 	__be32 sequence = cpu_to_be32(tid);
 	u32 id = jbd2_chksum(journal, journal->j_csum_seed, &sequence,
@@ -417,13 +418,13 @@ static int scan_descriptor(struct log_scan *scan, const void *data)
 	u32 at = 0;
 
 	memcpy(scan->descriptor, data, journal->j_blocksize);
-	while (lazy_tag_next(journal, scan->descriptor, &at, &tag)) {
+	while (jbd2_lazy_tag_next(journal, scan->descriptor, &at, &tag)) {
 		if (tag.home >= lazy->homes ||
 		    scan->used + 1 >= lazy->map.nr_slots ||
-		    !jmap_note(&lazy->map, scan->blk, tag.home,
-			       tag.flags & JBD2_FLAG_ESCAPE,
-			       lazy_csum_of_tag(journal, scan->tid,
-						tag.csum))) {
+		    !jbd2_jmap_note(&lazy->map, scan->blk, tag.home,
+				    tag.flags & JBD2_FLAG_ESCAPE,
+				    jbd2_lazy_csum_of_tag(journal, scan->tid,
+							  tag.csum))) {
 			pr_err("JBD2: %s: log block %lu of transaction %u cannot be a copy of block %llu\n",
 			       journal->j_devname, scan->blk, scan->tid,
 			       tag.home);
@@ -486,7 +487,7 @@ static int scan_report(struct log_scan *scan)
 			name, scan->damaged, scan->tid);
 	lazy->lost += scan->lost;
 	if (scan->damaged)
-		lazy_damaged(lazy, scan->damaged);
+		jbd2_lazy_damaged(lazy, scan->damaged);
 	return 0;
 }
 
@@ -505,12 +506,13 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 	/* Damage in front of the snapshot led past it. */
 	if (scan->load && !lazy->loaded)
 		return -EAGAIN;
-	jmap_apply_begin(&lazy->map, scan->tid, blk);
-	for (; blk != end; blk = lazy_next_log_blk(lazy->journal, blk))
-		jmap_apply_slot(&lazy->map, blk, &home, lazy_no_revoke, NULL);
-	jmap_apply_end(&lazy->map, end);
+	jbd2_jmap_apply_begin(&lazy->map, scan->tid, blk);
+	for (; blk != end; blk = jbd2_lazy_next_log_blk(lazy->journal, blk))
+		jbd2_jmap_apply_slot(&lazy->map, blk, &home,
+				     jbd2_lazy_no_revoke, NULL);
+	jbd2_jmap_apply_end(&lazy->map, end);
 	for (i = 0; i < scan->nr_revokes; i++)
-		jmap_drop(&lazy->map, scan->revokes[i], &blk);
+		jbd2_jmap_drop(&lazy->map, scan->revokes[i], &blk);
 	scan->nr_revokes = 0;
 	scan->described = false;
 	scan->damaged = 0;
@@ -522,7 +524,7 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 }
 
 /* Whether a block is a whole one of the log, and then of which transaction. */
-bool lazy_block_valid(journal_t *journal, void *data, tid_t *tid)
+bool jbd2_lazy_block_valid(journal_t *journal, void *data, tid_t *tid)
 {
 	const journal_header_t *header = data;
 
@@ -532,7 +534,7 @@ bool lazy_block_valid(journal_t *journal, void *data, tid_t *tid)
 	switch (be32_to_cpu(header->h_blocktype)) {
 	case JBD2_DESCRIPTOR_BLOCK:
 	case JBD2_REVOKE_BLOCK:
-		return lazy_tail_csum_ok(journal, data);
+		return jbd2_lazy_tail_csum_ok(journal, data);
 	case JBD2_COMMIT_BLOCK:
 		return scan_commit_csum_ok(journal, data);
 	}
@@ -578,7 +580,7 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			break;
 		at = scan->blk;
 		data = scan_take(scan, most - i);
-		if (!lazy_block_valid(journal, data, &tid))
+		if (!jbd2_lazy_block_valid(journal, data, &tid))
 			continue;
 		if (tid == scan->tid) {
 			scan->damaged = bad;
@@ -629,7 +631,7 @@ static int scan_snapshot(struct log_scan *scan)
 		void *data = scan_take(scan, ref->blocks - i + scan_search(scan));
 
 		if (scan->load &&
-		    !lazy_snapshot_take(lazy, ref, i, data, &digest))
+		    !jbd2_lazy_snapshot_take(lazy, ref, i, data, &digest))
 			return -EAGAIN;
 	}
 	lazy->loaded = scan->load && i == ref->blocks;
@@ -657,7 +659,7 @@ static int scan_block(struct log_scan *scan)
 		return -EFSCORRUPTED;
 	}
 	data = scan_next(scan);
-	if (!lazy_block_valid(journal, data, &tid))
+	if (!jbd2_lazy_block_valid(journal, data, &tid))
 		tid = scan->tid - 1;
 	if (tid != scan->tid) {
 		data = scan_damage(scan, tid);
@@ -669,7 +671,7 @@ static int scan_block(struct log_scan *scan)
 }
 
 /**
- * lazy_scan() - put the log into the map
+ * jbd2_lazy_scan() - put the log into the map
  * @lazy: a journal that is being loaded
  * @reader: to read with
  * @snapshot: what the marker points at, or NULL
@@ -684,12 +686,12 @@ static int scan_block(struct log_scan *scan)
  * Return: 0; -EAGAIN if the snapshot is not what was written; -EFSCORRUPTED,
  * with a message, if the log cannot be that; -EIO, -ENOMEM.
  */
-int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
-	      const struct snap_ref *snapshot, bool load, tid_t known)
+int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
+		   const struct snap_ref *snapshot, bool load, tid_t known)
 {
 	journal_t *journal = lazy->journal;
 	unsigned long begin = load ? snapshot->start : journal->j_tail;
-	u32 used = lazy_log_distance(journal, journal->j_tail, begin);
+	u32 used = jbd2_lazy_log_distance(journal, journal->j_tail, begin);
 	struct log_scan scan = {
 		.lazy = lazy,
 		.reader = reader,
@@ -703,13 +705,13 @@ int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
 	};
 	int ret;
 
-	jmap_reset(&lazy->map, journal->j_tail_sequence, journal->j_tail);
+	jbd2_jmap_reset(&lazy->map, journal->j_tail_sequence, journal->j_tail);
 	lazy->loaded = 0;
 	lazy->lost = 0;
 	scan.descriptor = kmalloc(journal->j_blocksize, GFP_KERNEL);
 	if (!scan.descriptor)
 		return -ENOMEM;
-	lazy_reader_seek(reader, begin, lazy->map.nr_slots - used);
+	jbd2_lazy_reader_seek(reader, begin, lazy->map.nr_slots - used);
 	do {
 		ret = scan_block(&scan);
 	} while (ret > 0);
@@ -720,11 +722,12 @@ int lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
 	lazy->scan_start = scan.start;
 	lazy->scan_tid = scan.tid;
 	lazy->scan_known = scan.known;
-	lazy->scanned = used + lazy_log_distance(journal, begin, scan.start);
+	lazy->scanned =
+		used + jbd2_lazy_log_distance(journal, begin, scan.start);
 	/* What a transaction that is not complete left in the map. */
 	for (; scan.start != scan.blk;
-	     scan.start = lazy_next_log_blk(journal, scan.start))
-		jmap_unnote(&lazy->map, scan.start);
+	     scan.start = jbd2_lazy_next_log_blk(journal, scan.start))
+		jbd2_jmap_unnote(&lazy->map, scan.start);
 	kvfree(scan.revokes);
 	kfree(scan.descriptor);
 	return ret;

@@ -67,18 +67,18 @@ static bool scrub_distance(struct jbd2_lazy *lazy, unsigned long log_blk,
 	tid_t tid;
 	u32 used = scrub_used(lazy, &tid, &tail);
 
-	*distance = lazy_log_distance(lazy->journal, tail, log_blk);
+	*distance = jbd2_lazy_log_distance(lazy->journal, tail, log_blk);
 	return *distance < used;
 }
 
 /**
- * lazy_damaged() - a log block is damaged
+ * jbd2_lazy_damaged() - a log block is damaged
  * @lazy: a journal whose log is loaded, or being loaded
  * @log_blk: the block
  *
  * The cleaner gets the tail past it.
  */
-void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk)
+void jbd2_lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 	journal_t *journal = lazy->journal;
@@ -87,12 +87,13 @@ void lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk)
 	atomic64_inc(&scrub->damaged);
 	/* One that the tail has passed meanwhile is no bound any more. */
 	if (!scrub->bad || !scrub_distance(lazy, scrub->bad, &distance) ||
-	    distance < lazy_log_distance(journal, journal->j_tail, log_blk))
+	    distance <
+		    jbd2_lazy_log_distance(journal, journal->j_tail, log_blk))
 		WRITE_ONCE(scrub->bad, log_blk);
 }
 
 /* Whether the tail still has to pass a bad block. */
-bool lazy_damage_left(struct jbd2_lazy *lazy)
+bool jbd2_lazy_damage_left(struct jbd2_lazy *lazy)
 {
 	unsigned long bad = READ_ONCE(lazy->scrub.bad);
 	u32 distance;
@@ -144,7 +145,7 @@ static bool scrub_report(struct jbd2_lazy *lazy, unsigned long log_blk,
 	else
 		pr_warn("JBD2: %s: log block %lu of transaction %u %s; the tail is moved past it\n",
 			name, log_blk, lazy->scrub.tid, what);
-	lazy_damaged(lazy, log_blk);
+	jbd2_lazy_damaged(lazy, log_blk);
 	/* It may be of the snapshot that a mount would want. */
 	if (!tag)
 		WRITE_ONCE(lazy->snaps.urgent, true);
@@ -155,10 +156,10 @@ static void *scrub_take(struct jbd2_lazy *lazy, u32 wanted)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
-	scrub->blk = lazy_next_log_blk(lazy->journal, scrub->blk);
+	scrub->blk = jbd2_lazy_next_log_blk(lazy->journal, scrub->blk);
 	scrub->left--;
 	atomic64_inc(&scrub->blocks);
-	return lazy_reader_next(scrub->reader, wanted);
+	return jbd2_lazy_reader_next(scrub->reader, wanted);
 }
 
 /* The copies behind a descriptor, until the tail passes them. */
@@ -169,17 +170,17 @@ static void scrub_copies(struct jbd2_lazy *lazy, u32 wanted)
 	u32 at = 0, tags = 0, csum;
 	struct lazy_tag tag;
 
-	while (lazy_tag_next(journal, scrub->descriptor, &at, &tag))
+	while (jbd2_lazy_tag_next(journal, scrub->descriptor, &at, &tag))
 		tags++;
 	for (at = 0; scrub->left && tags; tags--) {
 		unsigned long blk = scrub->blk;
 		void *data = scrub_take(lazy, max(wanted, tags));
 
-		lazy_tag_next(journal, scrub->descriptor, &at, &tag);
+		jbd2_lazy_tag_next(journal, scrub->descriptor, &at, &tag);
 		if (scrub_overtaken(lazy))
 			return;
-		csum = lazy_csum_of_tag(journal, scrub->tid, tag.csum);
-		if (IS_ERR(data) || lazy_csum(journal, data) != csum)
+		csum = jbd2_lazy_csum_of_tag(journal, scrub->tid, tag.csum);
+		if (IS_ERR(data) || jbd2_lazy_csum(journal, data) != csum)
 			scrub_report(lazy, blk, &tag, IS_ERR(data));
 		cond_resched();
 	}
@@ -203,16 +204,16 @@ static bool scrub_find_place(struct jbd2_lazy *lazy)
 	 * What is being committed has no commit block yet.  Looked at before
 	 * the tail, so that it ends a transaction; the tail may pass it.
 	 */
-	unsigned long end = jmap_end(&lazy->map), tail;
+	unsigned long end = jbd2_jmap_end(&lazy->map), tail;
 	tid_t tid;
 	u32 used = scrub_used(lazy, &tid, &tail), distance;
 
-	distance = lazy_log_distance(lazy->journal, tail, end);
+	distance = jbd2_lazy_log_distance(lazy->journal, tail, end);
 	used = distance > used ? 0 : distance;
 	if (!scrub->placed || tid_gt(tid, scrub->tid) ||
-	    lazy_log_distance(lazy->journal, tail, scrub->blk) >= used)
+	    jbd2_lazy_log_distance(lazy->journal, tail, scrub->blk) >= used)
 		scrub_place(lazy, tid, tail);
-	distance = lazy_log_distance(lazy->journal, tail, scrub->blk);
+	distance = jbd2_lazy_log_distance(lazy->journal, tail, scrub->blk);
 	scrub->left = used - min(used, distance);
 	return scrub->left;
 }
@@ -231,22 +232,23 @@ static bool scrub_slice(struct jbd2_lazy *lazy)
 	if (!scrub_find_place(lazy))
 		return false;
 	all = scrub->left;
-	lazy_reader_seek(scrub->reader, scrub->blk, scrub->left);
+	jbd2_lazy_reader_seek(scrub->reader, scrub->blk, scrub->left);
 	while (scrub->left && (done = all - scrub->left) < SCRUB_SLICE) {
 		unsigned long blk = scrub->blk;
 		void *data = scrub_take(lazy, SCRUB_SLICE - done);
 		const journal_header_t *header = data;
 		tid_t tid;
 
-		if (!lazy_block_valid(journal, data, &tid) ||
+		if (!jbd2_lazy_block_valid(journal, data, &tid) ||
 		    tid != scrub->tid) {
 			bool found = !scrub_overtaken(lazy) &&
 				scrub_report(lazy, blk, NULL, IS_ERR(data));
 
 			/* What follows it is not known. */
 			scrub->placed = found &&
-				jmap_mark_behind(&lazy->map, blk, &scrub->tid,
-						 &scrub->blk);
+					jbd2_jmap_mark_behind(&lazy->map, blk,
+							      &scrub->tid,
+							      &scrub->blk);
 			return scrub->placed || !found;
 		}
 		if (header->h_blocktype ==
@@ -265,7 +267,7 @@ static void scrub_end(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
-	lazy_reader_free(scrub->reader);
+	jbd2_lazy_reader_free(scrub->reader);
 	kfree(scrub->descriptor);
 	scrub->reader = NULL;
 	scrub->descriptor = NULL;
@@ -277,7 +279,7 @@ static int scrub_begin(struct jbd2_lazy *lazy)
 	unsigned int nofs = memalloc_nofs_save();
 
 	if (!scrub->reader)
-		scrub->reader = lazy_reader_alloc(lazy);
+		scrub->reader = jbd2_lazy_reader_alloc(lazy);
 	if (!scrub->descriptor)
 		scrub->descriptor = kmalloc(lazy->journal->j_blocksize,
 					    GFP_KERNEL);
@@ -302,21 +304,21 @@ static bool scrub_interrupted(struct jbd2_lazy *lazy)
 /* Getting past it                                                            */
 
 /**
- * lazy_read_again() - a copy that is to be written again could not be read
+ * jbd2_lazy_read_again() - a copy that is to be written again could not be read
  * @lazy: the journal
  * @item: the copy, with its buffer
  *
  * Return: 1 if the buffer is up to date now; 0 if nobody needs the copy any
  * more; -EIO, with a message.
  */
-int lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
+int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
 {
 	journal_t *journal = lazy->journal;
 	unsigned long now;
 
-	if (!is_journal_aborted(journal) && !lazy_read_item(lazy, item))
+	if (!is_journal_aborted(journal) && !jbd2_lazy_read_item(lazy, item))
 		return 1;
-	if (!jmap_lookup(&lazy->map, item->home, &now, NULL) ||
+	if (!jbd2_jmap_lookup(&lazy->map, item->home, &now, NULL) ||
 	    now != item->log_blk)
 		return 0;
 	if (!is_journal_aborted(journal))
@@ -351,7 +353,7 @@ static int scrub_let_go(struct jbd2_lazy *lazy)
 		return err;
 	mutex_lock_io(&journal->j_checkpoint_mutex);
 	/* What was on its way home holds the tail, too. */
-	err = lazy_checkpoint(journal);
+	err = jbd2_lazy_checkpoint(journal);
 	if (!err)
 		jbd2_cleanup_journal_tail(journal);
 	mutex_unlock(&journal->j_checkpoint_mutex);
@@ -368,12 +370,12 @@ static void scrub_pass_damage(struct jbd2_lazy *lazy)
 	u32 span;
 	tid_t tid;
 
-	while (lazy_damage_left(lazy)) {
+	while (jbd2_lazy_damage_left(lazy)) {
 		if (READ_ONCE(lazy->clean_paused) || scrub_interrupted(lazy))
 			return;
 		scrub_used(lazy, &tid, &before);
-		span = jmap_span_past(&lazy->map, scrub->bad);
-		relogged = span ? lazy_clean_relog_span(lazy, span) : 0;
+		span = jbd2_jmap_span_past(&lazy->map, scrub->bad);
+		relogged = span ? jbd2_lazy_clean_relog_span(lazy, span) : 0;
 		if (relogged < 0 || scrub_let_go(lazy))
 			break;		/* until it is found again */
 		scrub_used(lazy, &tid, &tail);
@@ -387,13 +389,13 @@ static void scrub_pass_damage(struct jbd2_lazy *lazy)
 /* When                                                                       */
 
 /* Whether a part is read as soon as the disk is idle. */
-bool lazy_scrub_due(struct jbd2_lazy *lazy)
+bool jbd2_lazy_scrub_due(struct jbd2_lazy *lazy)
 {
 	return lazy->scrub.used && time_after(jiffies, lazy->scrub.next);
 }
 
 /* Whether there is something to do that waits for nothing. */
-bool lazy_scrub_busy(struct jbd2_lazy *lazy)
+bool jbd2_lazy_scrub_busy(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
@@ -401,10 +403,10 @@ bool lazy_scrub_busy(struct jbd2_lazy *lazy)
 }
 
 /* A transaction was committed. */
-bool lazy_scrub_after_commit(struct jbd2_lazy *lazy)
+bool jbd2_lazy_scrub_after_commit(struct jbd2_lazy *lazy)
 {
 	lazy->scrub.used = true;
-	return lazy_scrub_due(lazy) || READ_ONCE(lazy->scrub.bad);
+	return jbd2_lazy_scrub_due(lazy) || READ_ONCE(lazy->scrub.bad);
 }
 
 static void scrub_finish(struct jbd2_lazy *lazy)
@@ -424,13 +426,13 @@ static void scrub_finish(struct jbd2_lazy *lazy)
 }
 
 /**
- * lazy_scrub_step() - the cleaner has nothing better to do
+ * jbd2_lazy_scrub_step() - the cleaner has nothing better to do
  * @lazy: the journal
  * @idle: whether the disk is idle
  *
  * Called with clean_mutex held.
  */
-void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle)
+void jbd2_lazy_scrub_step(struct jbd2_lazy *lazy, bool idle)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 	bool more;
@@ -440,7 +442,7 @@ void lazy_scrub_step(struct jbd2_lazy *lazy, bool idle)
 		scrub->whole = true;
 		scrub->placed = false;
 	} else if (!scrub->whole && !scrub->burst && idle &&
-		   lazy_scrub_due(lazy)) {
+		   jbd2_lazy_scrub_due(lazy)) {
 		scrub->burst = SCRUB_BURST;
 	}
 	if (scrub->whole || scrub->burst) {
@@ -476,7 +478,7 @@ int jbd2_lazy_scrub(journal_t *journal)
 	spin_lock(&lazy->clean_lock);
 	ticket = ++scrub->asked;
 	spin_unlock(&lazy->clean_lock);
-	lazy_clean_wake(lazy);
+	jbd2_lazy_clean_wake(lazy);
 	err = wait_event_killable(lazy->clean_done,
 				  (int)(READ_ONCE(scrub->served) - ticket) >= 0);
 	return err ? -EINTR : READ_ONCE(scrub->err);
@@ -484,7 +486,7 @@ int jbd2_lazy_scrub(journal_t *journal)
 EXPORT_SYMBOL(jbd2_lazy_scrub);
 
 /* The cleaner has ended. */
-void lazy_scrub_destroy(struct jbd2_lazy *lazy)
+void jbd2_lazy_scrub_destroy(struct jbd2_lazy *lazy)
 {
 	scrub_end(lazy);
 }

@@ -85,7 +85,7 @@ static u32 snap_per_block(u32 size)
 }
 
 /**
- * snap_block_init() - begin a block of a snapshot
+ * jbd2_snap_block_init() - begin a block of a snapshot
  * @block: filled in
  * @data: @size bytes
  * @size: of a log block
@@ -94,8 +94,8 @@ static u32 snap_per_block(u32 size)
  * @index: of the block in the snapshot
  * @slot: the last slot that was mentioned
  */
-void snap_block_init(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, tid_t tid, u32 index, u32 slot)
+void jbd2_snap_block_init(struct snap_block *block, void *data, u32 size,
+			  u32 nr_slots, tid_t tid, u32 index, u32 slot)
 {
 	struct snap_header *header = data;
 
@@ -129,7 +129,7 @@ static void snap_put_record(struct snap_block *block, enum snap_kind kind,
 }
 
 /**
- * snap_put() - add a record
+ * jbd2_snap_put() - add a record
  * @block: the block
  * @kind: what it says
  * @slot: of which slot
@@ -138,8 +138,8 @@ static void snap_put_record(struct snap_block *block, enum snap_kind kind,
  *
  * Return: false if there is no room.
  */
-bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
-	      u64 value, u32 csum)
+bool jbd2_snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
+		   u64 value, u32 csum)
 {
 	u32 gap = slot >= block->slot ? slot - block->slot :
 		  slot + block->nr_slots - block->slot;
@@ -155,7 +155,7 @@ bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
 }
 
 /**
- * snap_block_open() - read a block of a snapshot
+ * jbd2_snap_block_open() - read a block of a snapshot
  * @block: filled in
  * @data: the block, whose checksum is right
  * @size: of a log block
@@ -165,8 +165,8 @@ bool snap_put(struct snap_block *block, enum snap_kind kind, u32 slot,
  *
  * Return: false if it is something else.
  */
-bool snap_block_open(struct snap_block *block, void *data, u32 size,
-		     u32 nr_slots, tid_t tid, u32 index)
+bool jbd2_snap_block_open(struct snap_block *block, void *data, u32 size,
+			  u32 nr_slots, tid_t tid, u32 index)
 {
 	const struct snap_header *header = data;
 
@@ -186,7 +186,7 @@ bool snap_block_open(struct snap_block *block, void *data, u32 size,
 }
 
 /**
- * snap_get() - the next record
+ * jbd2_snap_get() - the next record
  * @block: the block
  * @kind: where to put what it says
  * @slot: where to put the slot
@@ -195,8 +195,8 @@ bool snap_block_open(struct snap_block *block, void *data, u32 size,
  *
  * Return: 1; 0 if there is none; -EFSCORRUPTED.
  */
-int snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
-	     u64 *value, u32 *csum)
+int jbd2_snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
+		  u64 *value, u32 *csum)
 {
 	const struct snap_record *record;
 	u32 gap;
@@ -358,9 +358,10 @@ static void snap_begin_block(struct snap_writer *writer, u32 slot)
 	struct jbd2_lazy *lazy = writer->lazy;
 	u32 size = lazy->journal->j_blocksize;
 
-	snap_block_init(&writer->block,
-			lazy->snaps.buffer + writer->filled * size, size,
-			lazy->map.nr_slots, writer->tid, writer->index, slot);
+	jbd2_snap_block_init(&writer->block,
+			     lazy->snaps.buffer + writer->filled * size, size,
+			     lazy->map.nr_slots, writer->tid, writer->index,
+			     slot);
 }
 
 static void snap_end_block(struct snap_writer *writer, bool last)
@@ -383,7 +384,8 @@ static void snap_end_block(struct snap_writer *writer, bool last)
 static void snap_add(struct snap_writer *writer, enum snap_kind kind, u32 slot,
 		     u64 value, u32 csum)
 {
-	if (writer->err || snap_put(&writer->block, kind, slot, value, csum))
+	if (writer->err ||
+	    jbd2_snap_put(&writer->block, kind, slot, value, csum))
 		return;
 	/* More than was reserved: what is written means nothing to anybody. */
 	if (writer->index + 1 >= writer->lazy->snaps.reserved) {
@@ -393,7 +395,7 @@ static void snap_add(struct snap_writer *writer, enum snap_kind kind, u32 slot,
 	snap_end_block(writer, false);
 	snap_begin_block(writer, writer->block.slot);
 	if (!writer->err)
-		snap_put(&writer->block, kind, slot, value, csum);
+		jbd2_snap_put(&writer->block, kind, slot, value, csum);
 }
 
 /*
@@ -422,12 +424,13 @@ void __jbd2_lazy_snapshot(journal_t *journal, transaction_t *transaction)
 	snaps->fresh.tid = transaction->t_tid;
 	snaps->fresh.digest = map->digest;
 	snap_begin_block(&writer, 0);
-	for (i = 0; !writer.err && jmap_mark_at(map, i, &mark); i++)
+	for (i = 0; !writer.err && jbd2_jmap_mark_at(map, i, &mark); i++)
 		snap_add(&writer, SNAP_MARK, mark.slot, mark.tid, 0);
-	while (!writer.err && jmap_next_copy(map, &pos, &left, &slot, &copy))
+	while (!writer.err &&
+	       jbd2_jmap_next_copy(map, &pos, &left, &slot, &copy))
 		snap_add(&writer,
 			 copy.flags & JMAP_ESCAPED ? SNAP_ESCAPED : SNAP_COPY,
-			 slot, jmap_slot_home(&copy), copy.csum);
+			 slot, jbd2_jmap_slot_home(&copy), copy.csum);
 	if (!writer.err)
 		snap_end_block(&writer, true);
 	if (!writer.err) {
@@ -443,7 +446,7 @@ void __jbd2_lazy_snapshot(journal_t *journal, transaction_t *transaction)
  * A transaction of @blocks log blocks is durable, and with it the snapshot that
  * it holds, if it holds one.
  */
-void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
+void jbd2_lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	journal_t *journal = lazy->journal;
@@ -472,8 +475,8 @@ void lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
 }
 
 /* What the marker of a log that begins with @tail points at. */
-void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
-			  struct snap_ref *ref)
+void jbd2_lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
+			       struct snap_ref *ref)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 
@@ -488,7 +491,8 @@ void lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
 /* Reading                                                                    */
 
 /* Whether a mount can start at what the marker points at. */
-bool lazy_snapshot_usable(struct jbd2_lazy *lazy, const struct snap_ref *ref)
+bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy,
+			       const struct snap_ref *ref)
 {
 	journal_t *journal = lazy->journal;
 
@@ -501,7 +505,7 @@ bool lazy_snapshot_usable(struct jbd2_lazy *lazy, const struct snap_ref *ref)
 }
 
 /**
- * lazy_snapshot_take() - put what a block of a snapshot says into the map
+ * jbd2_lazy_snapshot_take() - put what a block of a snapshot says into the map
  * @lazy: a journal that is being loaded
  * @ref: the snapshot
  * @index: which block of it
@@ -510,38 +514,42 @@ bool lazy_snapshot_usable(struct jbd2_lazy *lazy, const struct snap_ref *ref)
  *
  * Return: false if it is not what was written.
  */
-bool lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
-			u32 index, void *data, u64 *digest)
+bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
+			     u32 index, void *data, u64 *digest)
 {
 	struct jmap *map = &lazy->map;
 	journal_t *journal = lazy->journal;
 	u32 tail = journal->j_tail - map->first, slot;
-	u32 span = jmap_distance(map, tail, ref->start - map->first);
+	u32 span = jbd2_jmap_distance(map, tail, ref->start - map->first);
 	struct jmap_slot copy = {};
 	struct snap_block block;
 	enum snap_kind kind;
 	u64 value;
 	int ret;
 
-	if (IS_ERR(data) || !lazy_tail_csum_ok(journal, data) ||
-	    !snap_block_open(&block, data, journal->j_blocksize, map->nr_slots,
-			     ref->tid, index))
+	if (IS_ERR(data) || !jbd2_lazy_tail_csum_ok(journal, data) ||
+	    !jbd2_snap_block_open(&block, data, journal->j_blocksize,
+				  map->nr_slots, ref->tid, index))
 		return false;
-	while ((ret = snap_get(&block, &kind, &slot, &value, &copy.csum)) > 0) {
-		bool kept = jmap_distance(map, tail, slot) < span;
+	for (;;) {
+		bool kept;
 
+		ret = jbd2_snap_get(&block, &kind, &slot, &value, &copy.csum);
+		if (ret <= 0)
+			break;
+		kept = jbd2_jmap_distance(map, tail, slot) < span;
 		if (kind == SNAP_MARK) {
 			/* The tail is a mark already. */
 			if (kept && slot != tail)
-				jmap_load_mark(map, value, slot);
+				jbd2_jmap_load_mark(map, value, slot);
 			continue;
 		}
 		copy.home_lo = lower_32_bits(value);
 		copy.home_hi = upper_32_bits(value);
 		copy.flags = kind == SNAP_ESCAPED ? JMAP_ESCAPED : 0;
-		*digest += jmap_digest_of(slot, &copy);
+		*digest += jbd2_jmap_digest_of(slot, &copy);
 		if (kept && (value >= lazy->homes ||
-			     !jmap_load_copy(map, slot, &copy)))
+			     !jbd2_jmap_load_copy(map, slot, &copy)))
 			return false;
 	}
 	cond_resched();
@@ -549,7 +557,8 @@ bool lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
 }
 
 /* The mount has the map; @ref is the snapshot that the marker points at. */
-void lazy_snapshot_loaded(struct jbd2_lazy *lazy, const struct snap_ref *ref)
+void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy,
+			       const struct snap_ref *ref)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	unsigned long from = lazy->journal->j_tail;
@@ -558,7 +567,8 @@ void lazy_snapshot_loaded(struct jbd2_lazy *lazy, const struct snap_ref *ref)
 		snaps->newest = *ref;
 		from = ref->start;
 	}
-	snaps->since = lazy_log_distance(lazy->journal, from, lazy->scan_start);
+	snaps->since =
+		jbd2_lazy_log_distance(lazy->journal, from, lazy->scan_start);
 	/* Damage is only looked past once. */
 	snaps->urgent = lazy->lost || (ref->blocks && !lazy->loaded);
 }
@@ -566,7 +576,7 @@ void lazy_snapshot_loaded(struct jbd2_lazy *lazy, const struct snap_ref *ref)
 /* ------------------------------------------------------------------------- */
 /* Start and stop                                                             */
 
-int lazy_snapshot_init(struct jbd2_lazy *lazy)
+int jbd2_lazy_snapshot_init(struct jbd2_lazy *lazy)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	u32 size = lazy->journal->j_blocksize;
@@ -581,7 +591,7 @@ int lazy_snapshot_init(struct jbd2_lazy *lazy)
 	return snaps->buffer ? 0 : -ENOMEM;
 }
 
-void lazy_snapshot_destroy(struct jbd2_lazy *lazy)
+void jbd2_lazy_snapshot_destroy(struct jbd2_lazy *lazy)
 {
 	if (lazy->snaps.buffer)
 		free_pages_exact(lazy->snaps.buffer, lazy->snaps.buffer_bytes);
