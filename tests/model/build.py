@@ -148,10 +148,10 @@ def binary(flags: Sequence[str] = CHECKED, *, mutated: bool = False, sources: Pa
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)
-        command = ["gcc", *FLAGS, *flags, "-I", str(made), "-I", str(made / "include")]
+        command = ["gcc", *FLAGS, *flags, "-I", ".", "-I", "include"]
         if os.uname().machine == "x86_64":
             command.append("-msse4.2")
-        command += ["-o", str(made / "histories"), *map(str, files)]
+        command += ["-o", "histories", *(file.name for file in files)]
         subprocess.run(command, check=True, cwd=made)
         if not folder.exists():
             made.rename(folder)
