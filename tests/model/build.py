@@ -89,7 +89,6 @@ def prepare(sources: Path, into: Path) -> list[Path]:
             text, count = re.subn(rf"^(#define {constant})\s.*$", rf"\1 {variable}", text, flags=re.M)
             varied += count
         if name.endswith(".c"):
-            text = '#include "part.h"\n#line 1\n' + text
             compiled.append(into / name)
         (into / name).write_text(text)
     assert varied == len(VARIABLE), "a constant that the model varies is gone"
@@ -148,7 +147,7 @@ def binary(flags: Sequence[str] = CHECKED, *, mutated: bool = False, sources: Pa
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)
-        command = ["gcc", *FLAGS, *flags, "-I", ".", "-I", "include"]
+        command = ["gcc", *FLAGS, *flags, "-I", ".", "-I", "include", "-include", "part.h"]
         if os.uname().machine == "x86_64":
             command.append("-msse4.2")
         command += ["-o", "histories", *(file.name for file in files)]
