@@ -40,6 +40,7 @@ PARTS = (
 VARIABLE = {
     "PERIOD_PART": "model_period_part",
     "CLOSING_BLOCKS": "model_closing_blocks",
+    "SNAP_GAP_BITS": "model_gap_bits",
     "READER_BYTES": "model_reader_bytes",
     "READER_FIRST": "model_reader_first",
     "JMAP_ADVANCE": "model_advance",
