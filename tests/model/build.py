@@ -40,6 +40,7 @@ PARTS = (
 VARIABLE = {
     "PERIOD_PART": "model_period_part",
     "CLOSING_BLOCKS": "model_closing_blocks",
+    "SNAP_GAP_BITS": "model_gap_bits",
     "READER_BYTES": "model_reader_bytes",
     "READER_FIRST": "model_reader_first",
     "JMAP_ADVANCE": "model_advance",
@@ -48,7 +49,7 @@ VARIABLE = {
 PROGRAM = ("disk.c", "stock.c", "history.c")
 HEADERS = ("kernel.h", "model.h")
 FLAGS = ("-std=gnu11", "-Wall", "-Wno-unused-function", "-fno-strict-aliasing", "-fwrapv", "-g")
-CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
+CHECKED = ("-O2", "-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all")
 FAST = ("-O2",)
 COVERED = ("-O0", "--coverage")
 
@@ -89,7 +90,6 @@ def prepare(sources: Path, into: Path) -> list[Path]:
             text, count = re.subn(rf"^(#define {constant})\s.*$", rf"\1 {variable}", text, flags=re.M)
             varied += count
         if name.endswith(".c"):
-            text = '#include "part.h"\n#line 1\n' + text
             compiled.append(into / name)
         (into / name).write_text(text)
     assert varied == len(VARIABLE), "a constant that the model varies is gone"
@@ -148,10 +148,10 @@ def binary(flags: Sequence[str] = CHECKED, *, mutated: bool = False, sources: Pa
         made = work / "made"
         made.mkdir()
         files = prepare(tree, made)
-        command = ["gcc", *FLAGS, *flags, "-I", str(made), "-I", str(made / "include")]
+        command = ["gcc", *FLAGS, *flags, "-I", ".", "-I", "include", "-include", "part.h"]
         if os.uname().machine == "x86_64":
             command.append("-msse4.2")
-        command += ["-o", str(made / "histories"), *map(str, files)]
+        command += ["-o", "histories", *(file.name for file in files)]
         subprocess.run(command, check=True, cwd=made)
         if not folder.exists():
             made.rename(folder)

@@ -17,7 +17,7 @@ struct cached {
 };
 
 static u32 nr_blocks, homes_here;
-static u8 *durable, *current;
+static u8 durable[(SLOTS_MOST + FIRST) * BLOCK], current[sizeof(durable)];
 static u32 home_on_disk[HOMES_MOST], home_in_cache[HOMES_MOST];
 static journal_superblock_t sb_durable, sb_current;
 static struct cached *cache;
@@ -26,7 +26,7 @@ static u32 events, cut_at;
 static bool cut;
 static u32 fail_write;
 static bool had_error, fail_though_written;
-static u8 *damaged;
+static u8 damaged[SLOTS_MOST + FIRST];
 static struct jbd2_log_extent layout[4];
 static unsigned int nr_layout;
 
@@ -36,9 +36,9 @@ void disk_start(u32 slots, u32 nr)
 {
 	nr_blocks = slots + FIRST;
 	homes_here = nr;
-	durable = calloc(nr_blocks, BLOCK);
-	current = calloc(nr_blocks, BLOCK);
-	damaged = calloc(nr_blocks, 1);
+	memset(durable, 0, (size_t)nr_blocks * BLOCK);
+	memset(current, 0, (size_t)nr_blocks * BLOCK);
+	memset(damaged, 0, nr_blocks);
 	memset(home_on_disk, 0, sizeof(home_on_disk));
 	memset(home_in_cache, 0, sizeof(home_in_cache));
 	memset(&sb_durable, 0, sizeof(sb_durable));
@@ -58,12 +58,6 @@ void disk_stop(void)
 	for (i = 0; i < nr_cached; i++)
 		free(cache[i].data);
 	nr_cached = 0;
-	free(durable);
-	free(current);
-	free(damaged);
-	durable = NULL;
-	current = NULL;
-	damaged = NULL;
 }
 
 void disk_cut_after(u32 nth)

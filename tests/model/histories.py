@@ -36,8 +36,14 @@ def replay_command(history: bytes, mutant: str = "") -> str:
     return f"python3 tests/model/histories.py replay {history.hex()}{' ' + mutant if mutant else ''}"
 
 
-def environment(mutant: str) -> dict[str, str]:
-    return os.environ | {"MODEL_MUTANT": mutant}
+def environment(program: Path, mutant: str) -> dict[str, str]:
+    return os.environ | {
+        "MODEL_MUTANT": mutant,
+        "ASAN_OPTIONS": "malloc_context_size=3:quarantine_size_mb=4",
+        # It was compiled elsewhere.
+        "GCOV_PREFIX": str(program.parent),
+        "GCOV_PREFIX_STRIP": "99",
+    }
 
 
 class Runner:
@@ -45,10 +51,11 @@ class Runner:
 
     def __init__(self, program: Path, mutant: str = "") -> None:
         self._program = program
-        self._environment = environment(mutant)
+        self._environment = environment(program, mutant)
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self._start()
         self.statistics: dict[str, int] = {}
+        self.status = 0
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._messages.seek(0)
@@ -83,7 +90,7 @@ class Runner:
         """Ends the program, and learns what its histories reached."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.close()
-        self._process.wait()
+        self.status = self._process.wait()
         self._process.stdout.close()
         for line in self._said().splitlines():
             if found := re.fullmatch(r"(\w+) (\d+)", line):
@@ -129,8 +136,9 @@ def shrunk(runner: Runner, history: bytes) -> bytes:
 
 
 def replay(history: bytes, mutant: str = "") -> int:
-    command = [build.binary(mutated=bool(mutant)), "--replay", history.hex()]
-    return subprocess.run(command, env=environment(mutant), check=False).returncode
+    program = build.binary(mutated=bool(mutant))
+    command = [program, "--replay", history.hex()]
+    return subprocess.run(command, env=environment(program, mutant), check=False).returncode
 
 
 def coverage(histories: int = COVERAGE_HISTORIES) -> str:

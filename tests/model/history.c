@@ -21,7 +21,8 @@ enum kind { FREE, META, FREEING, FILE_DATA, FILE_FREEING };
 struct statistics stats;
 bool failed, verbose;
 u32 model_period_part, model_closing_blocks, model_reader_bytes;
-u32 model_reader_first, model_advance, model_stretch, model_buffer;
+u32 model_reader_first, model_advance, model_stretch, model_gap_bits;
+u32 model_buffer;
 struct home homes[HOMES_MOST];
 u32 nr_homes;
 
@@ -1352,11 +1353,12 @@ static void run(const u8 *bytes, size_t nr)
 	model_period_part = 4 << header[4] % 5;
 	model_closing_blocks = header[4] / 16 % 4 ? 4 << header[4] / 16 % 4 : 512;
 	model_reader_bytes = header[6] % 4 ? 4096 << 2 * (header[6] % 4 - 1) :
-					     512 << 10;
+					     128 << 10;
 	model_reader_first = BLOCK << header[6] / 4 % 4;
 	model_advance = header[6] / 16 % 4 ? 4 << 2 * (header[6] / 16 % 4) :
 					     65536;
 	model_stretch = header[6] / 64 ? 8 << header[6] / 64 : 1024;
+	model_gap_bits = header[2] / 16 % 4 ? 2 * (header[2] / 16 % 4) : 13;
 	model_buffer = header[4] / 64 ? 1 + header[4] / 64 : 0;
 	failed = false;
 	failure[0] = 0;

@@ -50,7 +50,8 @@ extern bool failed, verbose;
 
 /* Numbers that the source has as constants; build.py makes variables of them. */
 extern u32 model_period_part, model_closing_blocks, model_reader_bytes;
-extern u32 model_reader_first, model_advance, model_stretch, model_buffer;
+extern u32 model_reader_first, model_advance, model_stretch, model_gap_bits;
+extern u32 model_buffer;
 
 /* --- disk.c --- */
 

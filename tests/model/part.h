@@ -10,7 +10,7 @@
 #include "lazy.h"
 
 extern u32 model_period_part, model_closing_blocks, model_reader_bytes;
-extern u32 model_reader_first, model_advance, model_stretch;
+extern u32 model_reader_first, model_advance, model_stretch, model_gap_bits;
 
 /* There is no page cache. */
 static inline void model_trust_nothing(struct jbd2_lazy *lazy)

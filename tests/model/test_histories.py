@@ -67,6 +67,7 @@ def hold(count: int) -> None:
     print(f"{ran} histories in {time.monotonic() - started:.0f} s")
     print(", ".join(f"{name} {value:,}" for name, value in runner.statistics.items()))
     assert runner.statistics, "the program did not say what it reached"
+    assert runner.status == 0, "memory was not given back"
     assert [name for name, value in runner.statistics.items() if not value] == [], "never reached"
 
 
