@@ -9,8 +9,8 @@ from shingle import job
 
 pytestmark = pytest.mark.machine
 
-# Of all that is allocated for a lazy journal, per block of the log, and once: the page in which the snapshots of a small
-# log are made. The paper's map takes 66 per entry.
+# Of all that is allocated for a lazy journal, per block of the log, and once: the page in which the snapshots of a
+# small log are made. The paper's map takes 66 per entry.
 MOST_BYTES_PER_BLOCK, A_PAGE = 20.0, 4096
 JOURNALS = {"the smallest": ["-b", "1024", "-J", "size=1"], "4 MiB": ["-J", "size=4"], "70 MiB": ["-J", "size=70"],
             "1 GiB": ["-J", "size=1024"]}  # fmt: skip
