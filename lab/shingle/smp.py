@@ -41,7 +41,7 @@ same() {{
 run mount mount -t {kind} -o {options} /dev/vda /mnt
 lazy=/sys/fs/{kind}/vda/journal_lazy
 [ {secret} = no ] || run unlocked oracle unlock /mnt
-echo {policy} >$lazy/policy
+[ ! -e $lazy/policy ] || echo {policy} >$lazy/policy
 if [ {number} = 0 ]; then
 	[ {secret} = no ] || run secret oracle unlock /mnt {base}
 	run reserved oracle reserve /mnt/reserved {room}

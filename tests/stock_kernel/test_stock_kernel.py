@@ -130,13 +130,12 @@ def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> 
         echo 3 >/proc/sys/vm/drop_caches
         run read {MANIFEST} --dir /mnt
         run busy ext4lazy status --json /dev/vda
-        say reads: $(lazy vda log_reads)
         run unmounted umount /mnt
         run fsck fsck -a /dev/vda
         run idle ext4lazy status --scan --json /dev/vda
         run check ext4lazy check /dev/vda
         run again mount /mnt
-        say rebuilt: $(lazy vda rebuilt)
+        say rebuilt: $(kept)
         run verified {MIX} --set stage=\\"verify\\"
         run reread {MANIFEST} --dir /mnt
         cp -r /mnt/mix /other/
@@ -155,7 +154,6 @@ def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> 
     assert tree(booted, "written") == tree(booted, "read") == tree(booted, "reread")
     busy, idle, empty = (json.loads(booted.one(name)) for name in ("busy", "idle", "empty"))
     assert int(busy["live_blocks"]) > 0
-    assert int(booted.one("reads")) > 0
     assert "kept by journal_lazy" in booted.one("fsck")
     assert idle["log"] == "kept"
     assert idle["live_blocks"] == int(booted.one("rebuilt"))
@@ -214,7 +212,7 @@ def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Gues
         umount /mnt
         mv /tmp/ext4lazy.ko /lib/modules/*/updates/
         run lazily mount -t ext4lazy /dev/vdb /other
-        say rebuilt: $(lazy vdb rebuilt)
+        say rebuilt: $(kept)
         run by_lazy {MANIFEST} --dir /other/mix
         umount /other
         """,
