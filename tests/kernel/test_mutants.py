@@ -463,7 +463,8 @@ def failed_split(bench: Bench) -> None:
         "    try: os.posix_fallocate(f, n * 8192, 4096)\n"
         "    except OSError as e: assert e.errno == 5, e; failed += 1\n"
         "    else: assert not failed; n += 1\n"
-        "os.fsync(f)"
+        # The failures leave the number of its blocks in memory only.
+        "os.utime(f); os.fsync(f)"
     )
     fill = (
         "import os, random; n = 0\n"
@@ -523,7 +524,8 @@ GUARDS = (
     Guard("H2", "relog-cancels-revoke", reuse_while_relogging_the_oldest, OVERWRITTEN),
     Guard("H2", "split-not-forgotten", failed_split, OTHER_TREE, quick=True),
     Guard("H3", "relogs-freed-blocks", reuse_while_relogging, OVERWRITTEN),
-    Guard("H4", "no-tail-rule", tail_states, "states are wrong"),
+    # The head that comes to a live copy ends the journal, before anything is lost.
+    Guard("H4", "no-tail-rule", tail_states, "states are wrong|Input/output error"),
     Guard("H5", "no-tombstone", two_crashes, OTHER_TREE, quick=True),
     Guard(
         "H6",
@@ -547,7 +549,7 @@ GUARDS = (
     Guard("H14", "snapshot-forgets-demoted", demoted_and_crashed, OTHER_TREE),
     Guard("H14", "snapshot-knows-the-freed", freed_and_unmounted, "pieces of 1024 bytes differ", quick=True),
     Guard("H16", "read-errors-ignored", unreadable, OTHER_TREE),
-    Guard("H17", "blocks-are-pages", small_blocks, OTHER_TREE, quick=True),
+    Guard("H17", "blocks-are-pages", small_blocks, OTHER_TREE + "|Input/output error", quick=True),
     Guard("H17", "home-has-32-bits", high_homes, OTHER_TREE),
     Guard("H18", "trust-outlives-mount", outlived, OTHER_TREE, quick=True),
     Guard("H20", "no-drain", test_kept_log.test_draining_leaves_plain_ext4, r"umount.*BUG|e2fsck"),

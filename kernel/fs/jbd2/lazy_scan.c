@@ -20,6 +20,8 @@
  *	next valid block                what was damaged	what it costs
  *	behind copies, same id          a descriptor            these copies
  *	at once, same id, no copy yet   a revoke block          the mount
+ *	behind two bad ones, no copy    a revoke block, too,    the mount
+ *	  yet				perhaps
  *	at once, same id, after copies  a snapshot              nothing
  *	at once, next id                a commit block          nothing
  *	a later one, further behind     more than that          the mount
@@ -570,6 +572,7 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 	journal_t *journal = lazy->journal;
 	unsigned long behind = scan->blk, bad, at;
 	u32 most = scan_search(scan), i;
+	bool copy = true;
 	void *data;
 	tid_t tid;
 	int err;
@@ -580,12 +583,17 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			break;
 		at = scan->blk;
 		data = scan_take(scan, most - i);
-		if (!jbd2_lazy_block_valid(journal, data, &tid))
+		if (!jbd2_lazy_block_valid(journal, data, &tid)) {
+			/* Two bad ones: a revoke block may be the first. */
+			copy &= i || (!IS_ERR(data) &&
+				      *(__be32 *)data !=
+					      cpu_to_be32(JBD2_MAGIC_NUMBER));
 			continue;
+		}
 		if (tid == scan->tid) {
 			scan->damaged = bad;
 			scan->lost += i;
-			scan->revokes_lost |= !i && !scan->described;
+			scan->revokes_lost |= (!i || !copy) && !scan->described;
 			return data;
 		}
 		/* Whatever else is there: each has a block at least. */
