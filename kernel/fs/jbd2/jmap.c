@@ -170,9 +170,11 @@ static u32 *jmap_find_live(struct jmap *map, u64 home)
  */
 u64 jbd2_jmap_digest_of(u32 slot, const struct jmap_slot *copy)
 {
-	u64 a = jbd2_jmap_slot_home(copy) << 1 | !!(copy->flags & JMAP_ESCAPED);
+	u64 a = jbd2_jmap_slot_home(copy) << 1;
 	u64 b = (u64)slot << 32 | copy->csum;
 
+	if (copy->flags & JMAP_ESCAPED)
+		a |= 1;
 	/* Two rounds of the finalizer of splitmix64. */
 	a = (a ^ b * GOLDEN_RATIO_64) * 0xbf58476d1ce4e5b9ULL;
 	a = (a ^ a >> 27) * 0x94d049bb133111ebULL;

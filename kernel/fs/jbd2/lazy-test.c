@@ -181,9 +181,10 @@ static void snapshot_says_what_was_put_in(struct kunit *test)
 			KUNIT_EXPECT_EQ(test, csum, said[i].csum);
 			KUNIT_EXPECT_EQ(test, slot, said[i].slot);
 		}
-		KUNIT_EXPECT_EQ(
-			test,
-			jbd2_snap_get(&block, &kind, &slot, &value, &csum), 0);
+		KUNIT_EXPECT_EQ(test,
+				jbd2_snap_get(&block, &kind, &slot, &value,
+					      &csum),
+				0);
 	}
 }
 

@@ -572,6 +572,7 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 	journal_t *journal = lazy->journal;
 	unsigned long behind = scan->blk, bad, at;
 	u32 most = scan_search(scan), i;
+	__be32 magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
 	bool copy = true;
 	void *data;
 	tid_t tid;
@@ -585,9 +586,9 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 		data = scan_take(scan, most - i);
 		if (!jbd2_lazy_block_valid(journal, data, &tid)) {
 			/* Two bad ones: a revoke block may be the first. */
-			copy &= i || (!IS_ERR(data) &&
-				      *(__be32 *)data !=
-					      cpu_to_be32(JBD2_MAGIC_NUMBER));
+			if (!i)
+				copy = !IS_ERR(data) &&
+				       *(__be32 *)data != magic;
 			continue;
 		}
 		if (tid == scan->tid) {
@@ -634,15 +635,16 @@ static int scan_snapshot(struct log_scan *scan)
 
 	if (!ref || ref->tid != scan->tid || ref->log_blk != scan->blk)
 		return 0;
-	for (i = 0; i < ref->blocks &&
-		    scan->used + 1 < lazy->map.nr_slots; i++) {
+	if (scan->used + ref->blocks >= lazy->map.nr_slots)
+		return scan->load ? -EAGAIN : 0;
+	for (i = 0; i < ref->blocks; i++) {
 		void *data = scan_take(scan, ref->blocks - i + scan_search(scan));
 
 		if (scan->load &&
 		    !jbd2_lazy_snapshot_take(lazy, ref, i, data, &digest))
 			return -EAGAIN;
 	}
-	lazy->loaded = scan->load && i == ref->blocks;
+	lazy->loaded = scan->load;
 	return 0;
 }
 
