@@ -177,18 +177,24 @@ def outlived(bench: Bench) -> None:
     bench.assert_clean(booted.saved_drive, recover=True)
 
 
-def reuse_while(bench: Bench, counter: str, *disturb: job.Step) -> None:
-    """Directories are freed, and their blocks become file data, while the journal is told what to do with all of it."""
-    formatted = bench.formatted(stress.LAZY_16M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+def reuse_while(
+    bench: Bench, counter: str, *disturb: job.Step, journal_mib: int = 16, rounds: int = 8, seed: int = SEED
+) -> None:
+    """Directories are freed, and their blocks become file data, while the journal is told what to do with all of it.
+
+    A stale block that goes home before its place is used again does no harm, so when it goes matters: the size of the
+    journal and the number of rounds are those with which a kernel without the guard was seen to fail.
+    """
+    formatted = bench.formatted(stress.on_journal(journal_mib), capacity_bytes=CAPACITY_BYTES, seed=seed)
     steps = bench.mounted(
         formatted,
         job.background(list(disturb)),
-        job.load("dirty_reuse", {"rounds": 8, "commit_only": True, "seed": SEED}),
+        job.load("dirty_reuse", {"rounds": rounds, "commit_only": True, "seed": seed}),
         job.stop_background(),
         stress.statistic(counter),
         options=LAZY,
     )
-    booted = bench.boot(steps, drive=formatted.file, seed=SEED, memory_mib=512, host_limit_s=400)
+    booted = bench.boot(steps, drive=formatted.file, seed=seed, memory_mib=512, host_limit_s=400)
     stress.assert_no_complaint(booted)
     assert stress.statistics(booted)[counter] > 200
 
@@ -200,12 +206,12 @@ RELOG_OLDEST = (job.write(f"{stress.STATISTICS}/relog", "64"), job.sleep(0.0005)
 
 def reuse_while_demoting(bench: Bench) -> None:
     # A demotion takes a 64th of the log at a time.
-    reuse_while(bench, "demoted", *DEMOTE[:1] * 8, *DEMOTE)
+    reuse_while(bench, "demoted", *DEMOTE[:1] * 8, *DEMOTE, journal_mib=32)
 
 
 def reuse_while_relogging(bench: Bench) -> None:
     """What was filed again too often is found in the map, and goes home at last."""
-    reuse_while(bench, "relogged", *[RELOG_ALL] * 30, *DEMOTE)
+    reuse_while(bench, "relogged", *[RELOG_ALL] * 30, *DEMOTE, rounds=28, seed=6)
 
 
 def reuse_while_relogging_the_oldest(bench: Bench) -> None:
@@ -481,9 +487,9 @@ def failed_split(bench: Bench) -> None:
     steps = [*volume.made(), *volume.mounted(*trees, python(fill), manifest("written.txt"))]
     ran = bench.boot(steps, drive=drive, seed=SEED, save=True)
     again = bench.boot(volume.mounted(manifest("again.txt"), options=""), drive=ran.saved_drive, save=True)
+    # Not e2fsck: after such a failure ext4 leaks the blocks that were to hold data, with and without journal_lazy.
     assert again.text("again.txt") == ran.text("written.txt"), "the tree changed"
     stress.assert_no_complaint(again)
-    bench.assert_clean(again.saved_drive)
 
 
 def commit_at_unmount(bench: Bench) -> None:
