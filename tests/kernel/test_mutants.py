@@ -484,6 +484,8 @@ def failed_split(bench: Bench) -> None:
     volume = replace(test_features.PLAIN, size="64M")
     drive = bench.empty(capacity_bytes=CAPACITY_BYTES)
     trees = [job.write(provoke, "split"), python(grow), job.write(provoke, "nothing")]
+    # ext4 holds some blocks back on a full disk, and the ones in question may be among them.
+    trees.append(job.write("/sys/fs/ext4/shd0/reserved_clusters", "0"))
     steps = [*volume.made(), *volume.mounted(*trees, python(fill), manifest("written.txt"))]
     ran = bench.boot(steps, drive=drive, seed=SEED, save=True)
     again = bench.boot(volume.mounted(manifest("again.txt"), options=""), drive=ran.saved_drive, save=True)
