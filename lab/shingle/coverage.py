@@ -56,7 +56,7 @@ def _command(line: str) -> tuple[str, Callable[[], tuple[str, ...]]]:
 SUITES: Mapping[str, tuple[str, Callable[[], tuple[str, ...]]]] = {
     "kunit": ("the unit tests beside the code", lambda: ("test", "test_kunit")),
     "tests": ("tests/kernel, without the long ones", _tests),
-    "torture": _command("torture --operations 150000 --mix 300"),
+    "torture": _command("torture --operations 300000 --mix 1000 --volume 0"),
     "crash": _command("crash --states 300"),
 }
 
