@@ -18,32 +18,35 @@ LAZY = "journal_lazy"
 LEAVES = 760_000
 LIVE = 1_000_000
 # More than a mount of the same volume with an empty log.
-CLEAN_S, CRASHED_S = 0.25, 3.0
-PERIOD, LARGEST = 32_768, 49_152
+CLEAN_S, CRASHED_S = 0.25, 20.0
+# Blocks of a log of 10 GiB: an eighth of it, and the largest transaction.
+PERIOD, LARGEST = (10 << 30) // 4096 // 8, 49_152
 # A transaction is taken for larger than it is, by what its descriptors could need.
-EARLY = 300
+EARLY = 25_000
 HOST_LIMIT_S = 3000.0
 SYSFS = "/sys/fs/ext4/shd0/journal_lazy"
 NAMES = ("live_blocks", "log_used", "logged_blocks", "snapshot_blocks", "mount_snapshots", "mount_blocks")
-# The smallest transaction is a descriptor, the inode's block and a commit block. First up to the next snapshot, then
-# for as long as there is none.
-SMALLEST = f"""
+# First up to the next snapshot, then for as long as there is none.
+ALMOST_DUE = f"""
 import os
-fd = os.open("/mnt", os.O_RDONLY)
+number = 0
 def commit():
-    os.utime("/mnt")
-    os.fsync(fd)
+    global number
+    os.mkdir(f"/mnt/more{number}")
+    for each in range(4000):
+        os.mkdir(f"/mnt/more{number}/{each}")
+    number += 1
+    os.sync()
 def statistic(name):
     with open("{SYSFS}/" + name) as file:
         return int(file.read())
 before = statistic("snapshots")
 while statistic("snapshots") == before:
     commit()
-taken, commits = statistic("logged_blocks"), 0
+taken = statistic("logged_blocks")
 while statistic("logged_blocks") < taken + {PERIOD} - {EARLY}:
     commit()
-    commits += 1
-print(commits, "transactions in", statistic("logged_blocks") - taken, "log blocks")
+print(number, "commits, the last of them of", statistic("logged_blocks") - taken, "log blocks since the snapshot")
 assert statistic("snapshots") == before + 1, "the log holds a younger snapshot"
 """
 
@@ -93,13 +96,15 @@ def test_a_clean_mount_takes_a_quarter_of_a_second_more_than_stock(bench: Bench)
     found = stress.statistics(booted)
     more = [seconds(step) - seconds(stock) for step in lazy]
     share = found["snapshot_blocks"] / found["logged_blocks"]
+    # Of 12 bytes a copy, if all of the log were live.
+    most = 12 * 8 / 4060 + 0.001
     print(f"stock {seconds(stock):.3f} s, lazy {' and '.join(f'{each:+.3f} s' for each in more)}; {found}; {share:.2%}")
-    assert found["live_blocks"] >= LIVE and share <= 0.01, found
+    assert found["live_blocks"] >= LIVE and share <= most, found
     assert max(more) <= CLEAN_S
 
 
-def test_a_mount_after_a_crash_takes_three_seconds_more_than_stock(bench: Bench) -> None:
-    """Just before a snapshot is due, with all since the last one in the smallest transactions."""
+def test_a_mount_after_a_crash_takes_twenty_seconds_more_than_stock_at_most(bench: Bench) -> None:
+    """Just before a snapshot is due."""
     formatted = formatted_10g(bench)
     ran = boot(
         bench,
@@ -108,7 +113,7 @@ def test_a_mount_after_a_crash_takes_three_seconds_more_than_stock(bench: Bench)
         *bench.mounted(
             formatted,
             *a_million(),
-            job.run(["/usr/bin/python3", "-c", SMALLEST], stdout="smallest.txt", limit_s=2400),
+            job.run(["/usr/bin/python3", "-c", ALMOST_DUE], stdout="due.txt", limit_s=2400),
             *statistics(),
             job.read(f"{SYSFS}/map_digest") | {"phase": "ran"},
             job.save(),
@@ -127,10 +132,10 @@ def test_a_mount_after_a_crash_takes_three_seconds_more_than_stock(bench: Bench)
     (lazy,) = mounts(again)
     found = stress.statistics(again)
     more = seconds(lazy) - seconds(stock)
-    print(f"stock {seconds(stock):.3f} s, lazy {more:+.3f} s; {ran.text('smallest.txt').strip()}; {found}")
+    print(f"stock {seconds(stock):.3f} s, lazy {more:+.3f} s; {ran.text('due.txt').strip()}; {found}")
     assert found["map_digest"] == left["ran"] and left["live_blocks"] >= LIVE
     # What is scanned is bounded in blocks, so the rate tells what the worst case takes.
-    assert PERIOD - 2 * EARLY < found["mount_blocks"] < PERIOD + LARGEST, found
-    worst = more * (PERIOD + LARGEST) / PERIOD
-    print(f"with the largest transaction cut off: at most {worst:+.2f} s")
+    assert PERIOD - 2 * EARLY < found["mount_blocks"] < PERIOD + 2 * LARGEST, found
+    worst = more * (PERIOD + 2 * LARGEST) / found["mount_blocks"]
+    print(f"with the largest transaction before it, and another one cut off: at most {worst:+.2f} s")
     assert worst <= CRASHED_S

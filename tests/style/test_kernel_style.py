@@ -39,7 +39,11 @@ CHECKPATCH = (
     ),
     Known("fs/ext4/super.c", "CHECK:CAMELCASE: .*<Opt_", "ext4 names all its mount options like this"),
     Known("fs/ext4/super.c", "WARNING:SPACING: .*function name", "a row of ext4's table of options, as its others"),
-    Known("include/linux/jbd2.h", "CHECK:CAMELCASE: .*<Newest>", "BUFFER_FNS() makes buffer_newest() of it, as of its others"),
+    Known(
+        "include/linux/jbd2.h",
+        "CHECK:CAMELCASE: .*<Newest>",
+        "BUFFER_FNS() makes buffer_newest() of it, as of its others",
+    ),
     Known("fs/ext4/lazy.c", "CHECK:MACRO_ARG_REUSE: .*'_name'", "names a sysfs attribute; a token, no expression"),
 )
 COMPILED = (
