@@ -32,9 +32,9 @@ import os
 number = 0
 def commit():
     global number
-    os.mkdir(f"/mnt/more{number}")
+    os.mkdir(f"/mnt/more{{number}}")
     for each in range(4000):
-        os.mkdir(f"/mnt/more{number}/{each}")
+        os.mkdir(f"/mnt/more{{number}}/{{each}}")
     number += 1
     os.sync()
 def statistic(name):
