@@ -217,8 +217,8 @@ _ALL = (
     Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice),
     Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA),
     Workload(
-        "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=20, made_mib=40,
-        disk_mib=80, may_refuse="the log holds another superblock, run e2fsck first",
+        "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=20, made_mib=48,
+        disk_mib=96, may_refuse="the log holds another superblock, run e2fsck first",
     ),
     Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps, journal_mib=4, disk_mib=32),
     Workload(
