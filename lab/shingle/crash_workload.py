@@ -17,8 +17,6 @@ MARKS = "/sys/block/shd0/shingle/mark"
 # Written into the record when the first mount is over: what comes before is recovery.
 MOUNTED = "mounted"
 WORK = "work"
-# From so many blocks on a log has snapshots.
-SNAPSHOTS_FROM = 4096
 
 # EXT4_IOC_RESIZE_FS; resize2fs wants a mount table that the guest does not have.
 _RESIZE = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x40086610, struct.pack('Q', {blocks}))"
@@ -32,8 +30,8 @@ class Workload:
     kind: str
     steps: Callable[[Workload, int], list[job.Step]]
     mkfs: tuple[str, ...] = ()
-    # A log with snapshots; what users have is larger, and costs the explorer time.
-    journal_mib: int = 20
+    # Small enough for several snapshots, one each eighth; what users have is larger, and costs the explorer time.
+    journal_mib: int = 5
     block_bytes: int = 4096
     disk_mib: int = 48
     # The file system at first, where it is smaller than the disk.
@@ -48,11 +46,6 @@ class Workload:
     may_refuse: str | None = None
     # What the kernel that is recorded may complain of: a mutant's own checks are not what is tested here.
     complains: tuple[Trouble, ...] = ()
-
-    @property
-    def has_snapshots(self) -> bool:
-        """The journal's superblock is no block of the log."""
-        return (self.journal_mib << 20) // self.block_bytes - 1 >= SNAPSHOTS_FROM
 
     @property
     def extended(self) -> tuple[str, ...]:
@@ -79,7 +72,7 @@ def _twice(workload: Workload, seed: int) -> list[job.Step]:
     """Two mounts, so that the second goes on with the log of the first."""
     first = marked(workload.kind, seed, 150, fsync_one_in=3)
     second = marked(workload.kind, seed + 1, 150, clear=WORK, path="more", fsync_one_in=3)
-    before = _short(workload, seed) if workload.has_snapshots else []
+    before = _short(workload, seed)
     return [*before, *mounted(first), job.umount(), *mounted(second)]
 
 
@@ -156,7 +149,7 @@ _DISTURB = (
 
 def _races(workload: Workload, seed: int) -> list[job.Step]:
     load = marked(workload.kind, seed, 150, fsync_one_in=2)
-    before = _short(workload, seed) if workload.has_snapshots else []
+    before = _short(workload, seed)
     return [*before, *mounted(job.background(list(_DISTURB)), load, job.stop_background())]
 
 
@@ -217,7 +210,7 @@ _ALL = (
     Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice),
     Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA),
     Workload(
-        "resize", "the volume grows online to twice its size", "mixed", _resize, journal_mib=20, made_mib=48,
+        "resize", "the volume grows online to twice its size", "mixed", _resize, made_mib=48,
         disk_mib=96, may_refuse="the log holds another superblock, run e2fsck first",
     ),
     Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps, journal_mib=4, disk_mib=32),
