@@ -733,7 +733,7 @@ def replay(
 
 
 def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
-    """What a run of most workloads promises and did not have: snapshots in the logs of its states; and compared data."""
+    """What a run of most workloads promises, and did not have: snapshots in its states; and data that was compared."""
     total = explored.total
     if len(workloads) * 2 > len(crash_workload.WORKLOADS) and total.snapshots * 2 < total.states:
         return f"Only {total.snapshots} of {total.states} states had a snapshot in the log: half of them should."
