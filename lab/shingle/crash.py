@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -428,6 +429,8 @@ class Round:
         try:
             return [self._nested(parent, cut, recovery, disk)]
         except Failure as failure:
+            # The next record takes this one's number.
+            shutil.rmtree(self.folder / f"{len(self._sources)}.out", ignore_errors=True)
             said = "\n".join((str(failure), *failure.detail))
             if process.stopping():
                 raise
