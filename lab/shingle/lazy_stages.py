@@ -118,30 +118,30 @@ def _take_back(changes: Path, folder: Path) -> None:
     try:
         apply(changes, folder, "-R")
     except Failure as failure:
+        name = changes.relative_to(changes.parents[2])
         raise Failure(
-            f"{changes.relative_to(changes.parents[2])} does not fit kernel/ any more: ./shingle lazy restage renews it.",
-            detail=failure.detail,
+            f"{name} does not fit kernel/ any more: ./shingle lazy restage renews it.", detail=failure.detail
         ) from None
 
 
-def restage(since: str) -> list[Path]:
+def restage(since: str, kernel: Path = KERNEL) -> list[Path]:
     """Renews kernel/series after a change of kernel/; `since` is a commit at which the two fit.
 
     Each stage gets what was changed since then, except where the stage itself differs: there it stays as it was.
     Returns the files that are different now.
     """
     with tempfile.TemporaryDirectory(prefix="shingle-stages-") as name:
-        old_kernel = _kernel_at(since, Path(name) / "since")
-        new = final()
+        old_kernel = _kernel_at(since, kernel.parent, Path(name) / "since")
+        new = final(kernel)
         merged = [_merged(stage, final(old_kernel), new, Path(name)) for stage in stages(old_kernel)]
         for mail, stage in zip(SERIES, merged, strict=True):
             stage.update({each: new[each] for each in mail.brings if each in new and each not in stage})
         if merged[-1] != new:
             raise Failure("the last stage is not what kernel/ holds: expected every new file in SERIES.")
-        return store(merged, Path(name))
+        return store(merged, Path(name), kernel)
 
 
-def store(found: Iterable[Stage], scratch: Path) -> list[Path]:
+def store(found: Iterable[Stage], scratch: Path, kernel: Path = KERNEL) -> list[Path]:
     """Writes the changes between stages to kernel/series; returns the files that are different now."""
     repository = scratch / "stages"
     repository.mkdir()
@@ -152,8 +152,8 @@ def store(found: Iterable[Stage], scratch: Path) -> list[Path]:
         git(repository, "add", "-A")
         git(repository, "commit", "-q", "--allow-empty", "-m", mail.number)
         text = git(repository, "diff", "--diff-filter=M", "HEAD~..HEAD") if number else ""
-        if _write(mail.changes(), re.sub(r"^index .*\n", "", text, flags=re.MULTILINE)):
-            renewed.append(mail.changes())
+        if _write(mail.changes(kernel), re.sub(r"^index .*\n", "", text, flags=re.MULTILINE)):
+            renewed.append(mail.changes(kernel))
     return renewed
 
 
@@ -167,12 +167,10 @@ def _write(path: Path, text: str) -> bool:
     return text != before
 
 
-def _kernel_at(commit: str, folder: Path) -> Path:
+def _kernel_at(commit: str, root: Path, folder: Path) -> Path:
     folder.mkdir()
     archive = folder.parent / "kernel.tar"
-    process.run(
-        ["git", "-C", ROOT, "archive", "-o", archive, commit, "kernel"], what="git archive", limit_s=_LIMIT_S
-    )
+    process.run(["git", "-C", root, "archive", "-o", archive, commit, "kernel"], what="git archive", limit_s=_LIMIT_S)
     shutil.unpack_archive(archive, folder)
     return folder / "kernel"
 
@@ -184,8 +182,8 @@ def _merged(stage: Stage, old: Stage, new: Stage, scratch: Path) -> Stage:
             continue
         for label, each in (("stage", content), ("old", old[name]), ("new", new[name])):
             (scratch / label).write_bytes(each)
-        command = ["git", "merge-file", "-q", "--ours", *(scratch / label for label in ("stage", "old", "new"))]
-        process.run(command, what="git merge-file", limit_s=_LIMIT_S)
+        files = (scratch / label for label in ("stage", "old", "new"))
+        process.run(["git", "merge-file", "-q", "--ours", *files], what="git merge-file", limit_s=_LIMIT_S)
         result[name] = (scratch / "stage").read_bytes()
     return result
 
