@@ -165,8 +165,13 @@ def build_and_boot(mails: list[Path], progress: Progress = SILENT) -> float:
     """
     began = time.monotonic()
     crates = build.build_crates(progress=progress)
+    made_of = recipe(mails, crates)
+    with progress.task("compiling our files"):
+        said = build.compiled_alone(["W=1"], {}, made_of, options(mails, build.COVERAGE))
+    if said:
+        raise Failure(f"{mails[-1].name} does not compile without a warning.", detail=said.splitlines())
     kernel = build.build_recipe(
-        f"the first {len(mails)} of the series", "main", recipe(mails, crates), options(mails), progress=progress
+        f"the first {len(mails)} of the series", "main", made_of, options(mails), progress=progress
     )
     built = build.Built(kernel, crates)
     variant = file_systems.find("ext4")
