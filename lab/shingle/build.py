@@ -415,18 +415,25 @@ def _build_kernel(
             shutil.copy2(BUILD / "linux" / name, notes.with_suffix(".c"))
 
 
-def compiled_alone(more: Sequence[str], added: Mapping[str, Path]) -> str:
+def compiled_alone(
+    more: Sequence[str],
+    added: Mapping[str, Path],
+    made_of: kernel_tree.Recipe | None = None,
+    texts: Sequence[str] | None = None,
+) -> str:
     """What make says when it compiles the files of `watched` anew, and the `added` ones, told `more`.
 
-    All of our code is on, with its unit tests and what is for tests only. Nothing is linked.
+    All of our code is on, with its unit tests and what is for tests only. Nothing is linked. With a recipe and
+    fragments of another tree, it is what that tree has of these files.
     """
-    objects = [str(Path(name).with_suffix(".o")) for name in (*watched(), *added)]
-    texts = [path.read_text() for path in fragments(COVERAGE)]
-    made_of = recipe("main", build_crates())
+    made_of = made_of or recipe("main", build_crates())
     made_of = kernel_tree.Recipe({**made_of.overlay, **added}, made_of.patches)
+    texts = texts or [path.read_text() for path in fragments(COVERAGE)]
     with locked("kernel"):
         # A folder of its own, and the flags of `main`: nothing is counted.
         make = _configured("lint", "main", made_of, texts)
+        present = [name for name in (*watched(), *added) if (BUILD / "linux" / name).exists()]
+        objects = [str(Path(name).with_suffix(".o")) for name in present]
         for each in objects:
             (make.out / each).unlink(missing_ok=True)
         said = process.run(

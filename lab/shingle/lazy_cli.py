@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from shingle import lazy_series, stock_kernel
+from shingle import lazy_series, lazy_stages, stock_kernel
 from shingle.paths import BUILD, ROOT
 from shingle.progress import Terminal
 
@@ -69,6 +69,14 @@ def series_command(folder: Path, build_each: bool) -> None:
             for number in range(1, len(mails) + 1):
                 seconds = lazy_series.build_and_boot(mails[:number], progress)
                 out.print(f"{mails[number - 1].name}: builds, boots and mounts, {seconds:.0f} s", soft_wrap=True)
+
+
+@lazy.command("restage")
+@click.option("--since", default="HEAD", show_default=True, help="A commit at which kernel/series fits kernel/.")
+def restage_command(since: str) -> None:
+    """Renew kernel/series, which says how the files of ours grow from mail to mail, after a change of kernel/."""
+    for path in lazy_stages.restage(since):
+        out.print(str(path.relative_to(ROOT)), soft_wrap=True)
 
 
 @lazy.command("diffstat")

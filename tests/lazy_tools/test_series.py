@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from shingle import kernel_tree, lazy_series
+from shingle import kernel_tree, lazy_series, lazy_stages
 from shingle.failure import Failure
 
 
@@ -53,7 +54,7 @@ def test_each_says_why_in_lines_that_fit_a_mail(mails: list[Path]) -> None:
             subject
         )
         assert len(body.split()) >= 15, mail.name
-        assert max(map(len, body.splitlines())) <= 75, mail.name
+        assert max(map(len, body.splitlines())) <= 72, mail.name
 
 
 def test_a_makefile_names_no_file_that_is_still_to_come(mails: list[Path]) -> None:
@@ -68,6 +69,66 @@ def test_a_makefile_names_no_file_that_is_still_to_come(mails: list[Path]) -> No
             for line in re.findall(r"^\+(?:obj|jbd2)-.*", part, flags=re.MULTILINE):
                 for stem in re.findall(r"([\w-]+)\.o\b", line):
                     assert f"{Path(name).parent}/{stem}.c" in present, f"{mail.name}: {line}"
+
+
+def test_patches_touch_what_is_upstreams_and_stages_what_is_ours() -> None:
+    ours = set(lazy_stages.final())
+    for mail in lazy_stages.SERIES:
+        assert kernel_tree.touched_by(mail.patch().read_text()) & ours == set(), mail.number
+        if mail.changes().exists():
+            assert kernel_tree.touched_by(mail.changes().read_text()) <= ours - set(mail.brings), mail.number
+    names = {path.name for path in (lazy_stages.KERNEL / "patches").glob("*")}
+    assert names == {mail.patch().name for mail in lazy_stages.SERIES}
+    assert {path.name for path in (lazy_stages.KERNEL / "series").glob("*")} <= names
+
+
+def test_every_file_of_ours_comes_with_one_mail() -> None:
+    brought = [name for mail in lazy_stages.SERIES for name in mail.brings]
+    assert sorted(brought) == sorted(lazy_stages.final())
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    """A copy of kernel/, committed."""
+    copy = tmp_path / "kernel"
+    shutil.copytree(lazy_stages.KERNEL, copy)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "kernel")
+    return copy
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, old
+    path.write_text(text.replace(old, new))
+
+
+# A line of lazy_read.c that a later mail than the file's first one brings.
+LATER = "\tfolio_batch_init(&batch);"
+
+
+def test_a_stage_that_does_not_fit_to_the_letter_is_refused(kernel: Path) -> None:
+    lazy_stages.stages(kernel)
+    replace_in(kernel / "fs/jbd2/lazy_read.c", LATER, "\t/* changed */")
+    with pytest.raises(Failure, match="does not fit kernel/ any more"):
+        lazy_stages.stages(kernel)
+
+
+def test_restage_brings_a_change_to_every_stage_that_has_its_place(kernel: Path) -> None:
+    before = lazy_stages.stages(kernel)
+    name, path = "fs/jbd2/lazy_read.c", kernel / "fs/jbd2/lazy_read.c"
+    replace_in(path, LATER, "\t/* changed late */")
+    replace_in(path, "/* Waits for read-ahead. */", "/* changed early */")
+    assert lazy_stages.restage("HEAD", kernel) != []
+    after = lazy_stages.stages(kernel)
+    assert after[-1][name] == path.read_bytes()
+    late = [b"changed late" in stage.get(name, b"") for stage in after]
+    early = [b"changed early" in stage.get(name, b"") for stage in after]
+    assert early == [name in stage for stage in before]
+    assert late == [b"folio_batch_init(" in stage.get(name, b"") for stage in before]
+    assert 0 < sum(late) < sum(early)
+    assert lazy_stages.restage("HEAD", kernel) == []
 
 
 def test_documentation_is_part_of_it(mails: list[Path]) -> None:
