@@ -29,8 +29,9 @@ u32 nr_homes;
 static char failure[512];
 static const u8 *history, *history_end;
 static u32 slots, layout_kind, versions;
-/* Blocks side by side that are damaged at most. */
+/* Blocks that are damaged at once at most, each at most so far from the last. */
 static u32 damage_run = 3;
+#define DAMAGE_STEP	4U
 static bool escapes, high_homes, warned, may_warn, quiet;
 /* A transaction that holds a snapshot and is not durable, and the last that is. */
 static bool cut_snapshot;
@@ -1142,9 +1143,17 @@ static void check_damaged(tid_t tail, tid_t known)
 	}
 }
 
-/* Damage @run blocks side by side, anywhere in the log. */
+static unsigned long step(unsigned long blk, u32 steps)
+{
+	while (steps--)
+		blk = jbd2_lazy_next_log_blk(&journal, blk);
+	return blk;
+}
+
+/* Damage @run blocks, side by side or with others between, anywhere in the log. */
 static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 {
+	u32 apart = 1 + how / 4 % DAMAGE_STEP;
 	const journal_superblock_t *sb;
 	u8 before[8][BLOCK];
 	unsigned long blk, first;
@@ -1164,16 +1173,14 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 		mount();
 		return;
 	}
-	blk = be32_to_cpu(sb->s_start);
-	for (i = where % span; i; i--)
-		blk = jbd2_lazy_next_log_blk(&journal, blk);
-	first = blk;
+	first = step(be32_to_cpu(sb->s_start), where % span);
 	run = min(run, ARRAY_SIZE(before));
-	for (i = 0; i < run; i++, blk = jbd2_lazy_next_log_blk(&journal, blk)) {
+	for (i = 0, blk = first; i < run; i++, blk = step(blk, apart)) {
 		memcpy(before[i], disk_block(blk), BLOCK);
 		disk_damage(blk, how);
 	}
-	say("damage %u to %u log blocks from %lu on\n", how % 4, run, first);
+	say("damage %u to %u log blocks, each %uth from %lu on\n", how % 4, run,
+	    apart, first);
 	may_warn = true;
 	warned = false;
 	err = stock_mount_with(layout_kind, true, stock_replay);
@@ -1185,12 +1192,8 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 	else
 		check_damaged(be32_to_cpu(sb->s_sequence), known);
 	stats.damage_bridged += !err && warned;
-	for (i = run, blk = first; i--;) {
-		u32 at = run - 1 - i;
-
-		disk_restore(blk, before[at]);
-		blk = jbd2_lazy_next_log_blk(&journal, blk);
-	}
+	for (i = 0, blk = first; i < run; i++, blk = step(blk, apart))
+		disk_restore(blk, before[i]);
 	if (journal.j_lazy)
 		stock_unload();
 	if (!failed)

@@ -234,7 +234,7 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
 	struct ext4_super_block *before;
 	int err;
 
-	if (!journal->j_lazy)
+	if (!jbd2_lazy(journal))
 		return jbd2_journal_load(journal);
 
 	before = kmemdup(EXT4_SB(sb)->s_es, sizeof(*before), GFP_KERNEL);
@@ -366,8 +366,8 @@ void ext4_lazy_log_super(struct super_block *sb)
 {
 	struct ext4_sb_info *sbi = EXT4_SB(sb);
 
-	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
-	    is_journal_aborted(sbi->s_journal))
+	if (!test_opt2(sb, JOURNAL_LAZY) || !jbd2_lazy(sbi->s_journal) ||
+	    sb_rdonly(sb) || is_journal_aborted(sbi->s_journal))
 		return;
 	ext4_lazy_gather(sb);
 	jbd2_lazy_closing(sbi->s_journal);

@@ -361,17 +361,16 @@ void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats)
 }
 EXPORT_SYMBOL(jbd2_lazy_stats);
 
-/* The log block of the newest committed copy of a block, or 0. */
-unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
+/* jbd2_lazy_log_block() of a lazy journal. */
+unsigned long __jbd2_lazy_log_block(journal_t *journal, u64 home)
 {
 	unsigned long log_blk;
 
-	return journal->j_lazy && jbd2_jmap_lookup(&journal->j_lazy->map, home,
-						   &log_blk, NULL) ?
+	return jbd2_jmap_lookup(&journal->j_lazy->map, home, &log_blk, NULL) ?
 		       log_blk :
 		       0;
 }
-EXPORT_SYMBOL(jbd2_lazy_log_block);
+EXPORT_SYMBOL(__jbd2_lazy_log_block);
 
 #ifdef CONFIG_JBD2_LAZY_DEBUG
 /* A number that says what the map holds; see jbd2_jmap_digest(). */

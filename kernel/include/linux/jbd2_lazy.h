@@ -59,7 +59,6 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents);
 void jbd2_lazy_stop(journal_t *journal);
 u64 jbd2_lazy_digest(journal_t *journal);
-unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home);
 void jbd2_lazy_closing(journal_t *journal);
 const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
@@ -72,6 +71,7 @@ int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 int jbd2_lazy_scrub(journal_t *journal);
 
 /* Called by jbd2 itself, or from below. */
+unsigned long __jbd2_lazy_log_block(journal_t *journal, u64 home);
 bool __jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh);
 void __jbd2_lazy_filed(journal_t *journal, struct buffer_head *bh);
 void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
@@ -105,6 +105,12 @@ static inline bool jbd2_lazy_newest(journal_t *journal, struct buffer_head *bh)
 {
 	return buffer_newest(bh) || !journal || !jbd2_lazy(journal) ||
 	       __jbd2_lazy_newest(journal, bh);
+}
+
+/* The log block of the newest committed copy of a block, or 0. */
+static inline unsigned long jbd2_lazy_log_block(journal_t *journal, u64 home)
+{
+	return jbd2_lazy(journal) ? __jbd2_lazy_log_block(journal, home) : 0;
 }
 
 void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
