@@ -1143,7 +1143,7 @@ static void check_damaged(tid_t tail, tid_t known)
 	}
 }
 
-static unsigned long step(unsigned long blk, u32 steps)
+static unsigned long blocks_on(unsigned long blk, u32 steps)
 {
 	while (steps--)
 		blk = jbd2_lazy_next_log_blk(&journal, blk);
@@ -1173,9 +1173,9 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 		mount();
 		return;
 	}
-	first = step(be32_to_cpu(sb->s_start), where % span);
+	first = blocks_on(be32_to_cpu(sb->s_start), where % span);
 	run = min(run, ARRAY_SIZE(before));
-	for (i = 0, blk = first; i < run; i++, blk = step(blk, apart)) {
+	for (i = 0, blk = first; i < run; i++, blk = blocks_on(blk, apart)) {
 		memcpy(before[i], disk_block(blk), BLOCK);
 		disk_damage(blk, how);
 	}
@@ -1192,7 +1192,7 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 	else
 		check_damaged(be32_to_cpu(sb->s_sequence), known);
 	stats.damage_bridged += !err && warned;
-	for (i = 0, blk = first; i < run; i++, blk = step(blk, apart))
+	for (i = 0, blk = first; i < run; i++, blk = blocks_on(blk, apart))
 		disk_restore(blk, before[i]);
 	if (journal.j_lazy)
 		stock_unload();
