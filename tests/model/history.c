@@ -30,7 +30,7 @@ static char failure[512];
 static const u8 *history, *history_end;
 static u32 slots, layout_kind, versions;
 /* Blocks side by side that are damaged at most. */
-static u32 damage_run = 1;
+static u32 damage_run = 3;
 static bool escapes, high_homes, warned, may_warn, quiet;
 /* A transaction that holds a snapshot and is not durable, and the last that is. */
 static bool cut_snapshot;

@@ -493,6 +493,7 @@ static void write_commit_record(struct open_transaction *t)
 	jbd2_journal_next_log_block(&journal, &phys);
 	put_header(data, JBD2_COMMIT_BLOCK, t->t.t_tid);
 	commit->h_commit_sec = cpu_to_be64(1);
+	jbd2_lazy_count(&journal, commit);
 	commit->h_chksum[0] = cpu_to_be32(jbd2_chksum(&journal,
 						      journal.j_csum_seed,
 						      data, BLOCK));

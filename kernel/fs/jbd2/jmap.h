@@ -16,7 +16,7 @@ struct jmap_slot {
 	u16 home_hi;
 	u16 flags;
 	u32 next;		/* next slot of the hash chain, plus 1; 0 ends it */
-	u32 csum; /* jbd2_lazy_csum() of what the log block must hold */
+	u32 csum;		/* jbd2_lazy_csum() of what it must hold */
 };
 
 #define JMAP_LINKED	0x0001	/* in the hash: the newest committed copy */
@@ -42,7 +42,7 @@ struct jmap {
 	u32 nr_slots;
 	u32 nr_live;		/* linked slots */
 	u32 nr_demoted;		/* slots with JMAP_DEMOTED */
-	u64 digest; /* sum of jbd2_jmap_digest_of() over both */
+	u64 digest;		/* sum of jbd2_jmap_digest_of() over both */
 	u32 cursor;		/* no slot from the tail up to here is linked */
 	u32 end;		/* behind the newest applied transaction */
 	u32 nr_marks, mark_head, mark_count;

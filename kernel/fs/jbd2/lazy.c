@@ -68,19 +68,18 @@ void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 			  const journal_block_tag_t *tag)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	unsigned long head = journal->j_head;
+	unsigned long blk = jbd2_lazy_prev_log_blk(journal, journal->j_head);
 	struct lazy_tag what;
 
-	if (head == journal->j_first)
-		head = journal->j_last;
 	jbd2_lazy_tag_get(journal, tag, &what);
-	if (jbd2_jmap_note(&lazy->map, head - 1, what.home,
+	lazy->copies++;
+	if (jbd2_jmap_note(&lazy->map, blk, what.home,
 			   what.flags & JBD2_FLAG_ESCAPE,
 			   jbd2_lazy_csum_of_tag(journal, transaction->t_tid,
 						 what.csum)))
 		return;
 	pr_err("JBD2: %s: the head of the log has reached log block %lu, which is needed\n",
-	       journal->j_devname, head - 1);
+	       journal->j_devname, blk);
 	jbd2_journal_abort(journal, -EFSCORRUPTED);
 }
 
@@ -88,6 +87,17 @@ void __jbd2_lazy_note_tag(journal_t *journal, transaction_t *transaction,
 void __jbd2_lazy_keep_revoke(journal_t *journal, struct list_head *record)
 {
 	list_add_tail(record, &journal->j_lazy->revokes);
+	journal->j_lazy->revoked++;
+}
+
+/*
+ * What the transaction holds, so that a mount that finds damage in it knows
+ * what is missing.  Others look at the first of these words only.
+ */
+void __jbd2_lazy_count(journal_t *journal, struct commit_header *commit)
+{
+	commit->h_chksum[1] = cpu_to_be32(journal->j_lazy->copies);
+	commit->h_chksum[2] = cpu_to_be32(journal->j_lazy->revoked);
 }
 
 void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking)
@@ -147,6 +157,8 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 					   end, copies);
 	}
 
+	lazy->copies = 0;
+	lazy->revoked = 0;
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
 		if (!aborted && jbd2_jmap_drop(&lazy->map, revoked, &blk))
 			atomic64_inc(&lazy->dropped);

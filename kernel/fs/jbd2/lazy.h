@@ -28,7 +28,7 @@ struct snap_ref {
 	u32 blocks;
 	tid_t tid;		/* the transaction that it is part of */
 	u32 start;		/* the log block where that begins */
-	u64 digest; /* of the map (jbd2_jmap_digest_of()) */
+	u64 digest;		/* of the map (jbd2_jmap_digest_of()) */
 };
 
 /* lazy_snapshot.c [commit thread, load] */
@@ -81,9 +81,9 @@ struct jbd2_lazy {
 	u64 homes;			/* blocks of j_fs_dev [load] */
 	struct jbd2_log_extent *extents;
 	unsigned int nr_extents;
-	struct list_head revokes;	/* written by the committing transaction
-					 * [commit thread only]
-					 */
+	/* Of the committing transaction [commit thread only]. */
+	struct list_head revokes;	/* written */
+	u32 copies, revoked;		/* that it holds */
 	struct lazy_item *batch;	/* [j_checkpoint_mutex] */
 	unsigned int batch_len;
 
@@ -158,6 +158,7 @@ void jbd2_lazy_debug_delay(void);
 int jbd2_lazy_read_init(struct jbd2_lazy *lazy);
 void jbd2_lazy_read_destroy(struct jbd2_lazy *lazy);
 unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk);
+unsigned long jbd2_lazy_prev_log_blk(journal_t *journal, unsigned long blk);
 u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
 bool jbd2_lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
 void jbd2_lazy_trust_nothing(struct jbd2_lazy *lazy);

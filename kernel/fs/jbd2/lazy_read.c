@@ -86,6 +86,11 @@ unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk)
 	return blk + 1 == journal->j_last ? journal->j_first : blk + 1;
 }
 
+unsigned long jbd2_lazy_prev_log_blk(journal_t *journal, unsigned long blk)
+{
+	return (blk == journal->j_first ? journal->j_last : blk) - 1;
+}
+
 u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;

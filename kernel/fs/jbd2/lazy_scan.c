@@ -15,15 +15,15 @@
  * Damage.  The log is never emptied, so one bad block must not cost what lies
  * behind it.  What cannot be read, or has a wrong checksum, is told by what
  * comes next; copies never begin with the journal's magic number, so the next
- * block of the transaction is found among them.
+ * block of the transaction is found among them.  The commit block says how many
+ * copies and revokes its transaction holds (__jbd2_lazy_count()).
  *
- *	next valid block                what was damaged	what it costs
- *	behind copies, same id          a descriptor            these copies
- *	at once, same id, no copy yet   a revoke block          the mount
- *	behind two bad ones, no copy    a revoke block, too,    the mount
- *	  yet				perhaps
- *	at once, same id, after copies  a snapshot              nothing
- *	at once, next id                a commit block          nothing
+ *	next whole block                what was damaged	what it costs
+ *	of the same transaction,        a descriptor            its copies
+ *	  whose commit block tells      a snapshot              nothing
+ *	                                a revoke block          the mount
+ *	at once, of the next one        a commit block          nothing; the
+ *					  mount, if more is damaged before it
  *	a later one, further behind     more than that          the mount
  *	none, and the marker says that  a commit block          nothing
  *	the transaction was durable
@@ -281,10 +281,8 @@ struct log_scan {
 	u32 used;			/* log blocks from the tail to blk */
 	u32 scanned;			/* of these, by this scan */
 	tid_t known;			/* was durable, says the marker */
-	bool described;			/* a descriptor was there */
+	u32 copies;			/* that its descriptors tell of */
 	unsigned long damaged;		/* a block of this transaction, or 0 */
-	u32 lost;			/* copies */
-	bool revokes_lost;
 	const struct snap_ref *snapshot;	/* that the marker points at */
 	bool load;			/* begin with it */
 	void *descriptor;		/* a block */
@@ -432,6 +430,7 @@ static int scan_descriptor(struct log_scan *scan, const void *data)
 			       tag.home);
 			return -EFSCORRUPTED;
 		}
+		scan->copies++;
 		copy = scan_next(scan);
 		/* The copy is not needed to know where it is. */
 		if (IS_ERR(copy) && PTR_ERR(copy) != -EIO)
@@ -470,31 +469,49 @@ static int scan_revokes(struct log_scan *scan, const void *data)
 	return 0;
 }
 
-/* Say what damage there was in a transaction that is complete. */
-static int scan_report(struct log_scan *scan)
+/*
+ * The transaction ends before @end.  What is lost of it, its commit block says;
+ * if that is damaged, nothing else may be.
+ */
+static int scan_report(struct log_scan *scan,
+		       const struct commit_header *commit, unsigned long end)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	const char *name = lazy->journal->j_devname;
+	unsigned long damaged = scan->damaged;
+	u32 copies = scan->copies;
+	bool whole = !damaged;
 
-	if (scan->revokes_lost) {
+	if (commit) {
+		copies = be32_to_cpu(commit->h_chksum[1]);
+		whole = copies >= scan->copies &&
+			be32_to_cpu(commit->h_chksum[2]) == scan->nr_revokes;
+	} else if (whole) {
+		damaged = jbd2_lazy_prev_log_blk(lazy->journal, end);
+	}
+	if (!whole) {
 		pr_err("JBD2: %s: log block %lu of transaction %u is damaged, and which blocks were freed is lost; run e2fsck\n",
-		       name, scan->damaged, scan->tid);
+		       name, damaged, scan->tid);
 		return -EFSCORRUPTED;
 	}
-	if (scan->lost)
+	if (copies > scan->copies)
 		pr_warn("JBD2: %s: descriptor in log block %lu of transaction %u is damaged, %u blocks of metadata are lost; run e2fsck\n",
-			name, scan->damaged, scan->tid, scan->lost);
-	else if (scan->damaged)
+			name, damaged, scan->tid, copies - scan->copies);
+	else if (damaged)
 		pr_warn("JBD2: %s: log block %lu of transaction %u is damaged, nothing is lost\n",
-			name, scan->damaged, scan->tid);
-	lazy->lost += scan->lost;
-	if (scan->damaged)
-		jbd2_lazy_damaged(lazy, scan->damaged);
+			name, damaged, scan->tid);
+	lazy->lost += copies - scan->copies;
+	if (damaged)
+		jbd2_lazy_damaged(lazy, damaged);
 	return 0;
 }
 
-/* The transaction is complete up to @end: all tags, then all revokes. */
-static int scan_apply(struct log_scan *scan, unsigned long end)
+/*
+ * The transaction is complete up to @end: all tags, then all revokes.  Without
+ * @commit the block before @end is damaged.
+ */
+static int scan_apply(struct log_scan *scan, const struct commit_header *commit,
+		      unsigned long end)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	unsigned long blk = scan->start;
@@ -502,7 +519,7 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 	u32 i;
 	int err;
 
-	err = scan_report(scan);
+	err = scan_report(scan, commit, end);
 	if (err)
 		return err;
 	/* Damage in front of the snapshot led past it. */
@@ -516,9 +533,8 @@ static int scan_apply(struct log_scan *scan, unsigned long end)
 	for (i = 0; i < scan->nr_revokes; i++)
 		jbd2_jmap_drop(&lazy->map, scan->revokes[i], &blk);
 	scan->nr_revokes = 0;
-	scan->described = false;
+	scan->copies = 0;
 	scan->damaged = 0;
-	scan->lost = 0;
 	scan->start = end;
 	scan->tid++;
 	cond_resched();
@@ -550,12 +566,11 @@ static int scan_process(struct log_scan *scan, void *data)
 
 	switch (be32_to_cpu(header->h_blocktype)) {
 	case JBD2_DESCRIPTOR_BLOCK:
-		scan->described = true;
 		return scan_descriptor(scan, data);
 	case JBD2_REVOKE_BLOCK:
 		return scan_revokes(scan, data);
 	default:
-		return scan_apply(scan, scan->blk);
+		return scan_apply(scan, data, scan->blk);
 	}
 }
 
@@ -570,31 +585,21 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	journal_t *journal = lazy->journal;
-	unsigned long behind = scan->blk, bad, at;
+	unsigned long behind = scan->blk, at;
 	u32 most = scan_search(scan), i;
-	__be32 magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
-	bool copy = true;
 	void *data;
 	tid_t tid;
 	int err;
 
-	bad = (behind == journal->j_first ? journal->j_last : behind) - 1;
 	for (i = 0; i < most; i++) {
 		if (scan->used + 1 >= lazy->map.nr_slots)
 			break;
 		at = scan->blk;
 		data = scan_take(scan, most - i);
-		if (!jbd2_lazy_block_valid(journal, data, &tid)) {
-			/* Two bad ones: a revoke block may be the first. */
-			if (!i)
-				copy = !IS_ERR(data) &&
-				       *(__be32 *)data != magic;
+		if (!jbd2_lazy_block_valid(journal, data, &tid))
 			continue;
-		}
 		if (tid == scan->tid) {
-			scan->damaged = bad;
-			scan->lost += i;
-			scan->revokes_lost |= (!i || !copy) && !scan->described;
+			scan->damaged = jbd2_lazy_prev_log_blk(journal, behind);
 			return data;
 		}
 		/* Whatever else is there: each has a block at least. */
@@ -604,8 +609,7 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			found = tid;
 			break;
 		}
-		scan->damaged = bad;
-		err = scan_apply(scan, at);
+		err = scan_apply(scan, NULL, at);
 		return err ? ERR_PTR(err) : data;
 	}
 	if (tid_gt(found, scan->tid) && found - scan->tid < lazy->map.nr_slots) {
@@ -614,10 +618,9 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			scan->known = found - 1;
 		return NULL;
 	}
-	if (!tid_geq(scan->known, scan->tid) || !scan->described)
+	if (!tid_geq(scan->known, scan->tid) || !scan->copies)
 		return NULL;
-	scan->damaged = bad;
-	return ERR_PTR(scan_apply(scan, behind));	/* NULL for 0 */
+	return ERR_PTR(scan_apply(scan, NULL, behind));	/* NULL for 0 */
 }
 
 /*

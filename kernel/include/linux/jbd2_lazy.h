@@ -80,6 +80,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction);
 void __jbd2_lazy_hold(struct journal_head *jh);
 void __jbd2_lazy_revoking(journal_t *journal, u64 home, bool revoking);
 void __jbd2_lazy_keep_revoke(journal_t *journal, struct list_head *record);
+void __jbd2_lazy_count(journal_t *journal, struct commit_header *commit);
 bool __jbd2_lazy_oldest(journal_t *journal, tid_t *tid, unsigned long *block);
 int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait);
@@ -172,6 +173,14 @@ static inline bool jbd2_lazy_keep_revoke(journal_t *journal,
 		return false;
 	__jbd2_lazy_keep_revoke(journal, record);
 	return true;
+}
+
+/* The commit block is filled in, but for its checksum. */
+static inline void jbd2_lazy_count(journal_t *journal,
+				   struct commit_header *commit)
+{
+	if (jbd2_lazy(journal))
+		__jbd2_lazy_count(journal, commit);
 }
 
 /* Moves the tail (@tid, @block) back to what the map still needs. */
