@@ -689,7 +689,7 @@ def torture_command(
             if on_smp:
                 variant = build.KCSAN if kcsan else build.SMP
             built = build.everything(variant, progress=progress)
-            kernel, system = built.kernel.key, smp.composed(built)
+            kernel, system = built.kernel.key, smp.composed(built, smp.KCSAN if kcsan else smp.LOCKDEP)
         emulated = on_smp or on_stock
         began, cpu_before_s = time.monotonic(), process.children_cpu_s()
         with progress.task("torture") as tell:

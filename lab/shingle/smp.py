@@ -29,6 +29,8 @@ from shingle.torture import COUNTED, FIRST, FSX_SETTINGS, FSX_SHARE, ORACLE, POL
 PROCESSORS = 4
 _LIFE_LIMIT_S = 1800.0
 _KILL_S = (0.5, 10.0)
+# What looks for faults, besides the oracles.
+LOCKDEP, KCSAN = "lockdep", "KCSAN"
 # The disk is made on the host, where a journal on another device needs devices.
 NOT_HERE = ("external-journal",)
 
@@ -39,13 +41,18 @@ same() {{
 		--set verify_every={mix} --set files_max=150 --set stage='"verify"'
 	run $1-names oracle check {base}/$2.names $3 {turns}
 }}
+say processors: $(grep -c ^processor /proc/cpuinfo)
 mounted() {{
 	run mount mount -t {kind} -o {options} /dev/vda /mnt
 	[ {secret} = no ] || run unlocked oracle unlock /mnt
 }}
 lazy=/sys/fs/{kind}/vda/journal_lazy
-unmounted() {{
+said() {{
 	say counts: $(cd $lazy && grep -s . {counted} /dev/null)
+	[ ! -e /proc/lockdep_stats ] || say locks: $(grep debug_locks: /proc/lockdep_stats)
+}}
+unmounted() {{
+	said
 	run unmounted umount /mnt
 }}
 mounted
@@ -75,7 +82,7 @@ same checked life{number} {seed}
 if [ {last} = yes ]; then
 	unmounted
 else
-	say counts: $(cd $lazy && grep -s . {counted} /dev/null)
+	said
 	say synced: yes
 	sh /stress.sh /usr/bin {base} c{number} $(({seed} + 7)) 1000000 1000000 1000000
 	fail the stress ended
@@ -89,6 +96,8 @@ class System:
 
     guest: stock_kernel.Guest
     kind: str
+    # What the kernel is to say of itself, or nothing.
+    checker: str = ""
 
 
 def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
@@ -104,8 +113,8 @@ def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
     return kernel.name, make
 
 
-def composed(built: build.Built) -> Callable[[Path], System]:
-    """Busybox, a shell, the load generators and fsx; the kernel has no modules."""
+def composed(built: build.Built, checker: str) -> Callable[[Path], System]:
+    """Busybox, a shell, the load generators and fsx; the kernel has no modules, but one of CHECKERS."""
 
     def make(folder: Path) -> System:
         root = stock_kernel.empty_root(folder)
@@ -117,9 +126,21 @@ def composed(built: build.Built) -> Callable[[Path], System]:
         (root / "init").write_text(stock_kernel.INIT.replace("MODULES", ""))
         (root / "init").chmod(0o755)
         packed = stock_kernel.packed(root, folder / "initrd")
-        return System(_armed(stock_kernel.Guest(built.kernel.linux, packed)), "ext4")
+        return System(_armed(stock_kernel.Guest(built.kernel.linux, packed)), "ext4", checker)
 
     return make
+
+
+def _watched(booted: stock_kernel.Booted, checker: str) -> None:
+    """Who is alone meets nobody; a checker that is off, or that gave up, finds nothing."""
+    if booted.one("processors") != str(PROCESSORS):
+        raise Failure(f"the kernel runs {booted.one('processors')} processors instead of {PROCESSORS}.")
+    if checker == LOCKDEP:
+        said = booted.results.get("locks", ["nothing"])
+        if {each.split()[-1] for each in said} != {"1"}:
+            raise Failure(f"lockdep is off: it says {said}.")
+    elif checker == KCSAN and "kcsan: enabled" not in booted.console:
+        raise Failure("KCSAN is off.")
 
 
 def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
@@ -183,6 +204,7 @@ def _lives(
             if trouble is not None:
                 said = booted.console[booted.console.index(trouble.line) :].splitlines()[:60]
                 raise Failure(f"the kernel {trouble.trouble.value}: {trouble.line}", detail=said)
+            _watched(booted, machine.checker)
             # Most of it is a hole.
             subprocess.run(["cp", "--sparse=always", disk, image], check=True)
             torture.assert_clean(image, f"what the end of life {number} left")
