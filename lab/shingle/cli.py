@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from shingle import (
     matrix_cli,
     probe,
     process,
+    races,
     record,
     run,
     shell,
@@ -640,8 +642,8 @@ def _damage(
     epilog=examples(
         "torture --operations 100000",
         "torture --operations 10000000 --seed 7 --record results/torture.jsonl",
-        "torture --smp --lives 20 --mix 3000",
-        "torture --stock-kernel --lives 20 --mix 3000",
+        "torture --smp --operations 500000",
+        "torture --stock-kernel --operations 100000",
     ),
 )
 @click.option("--operations", type=click.IntRange(1), default=100_000, show_default=True, help="At least so many.")
@@ -652,7 +654,6 @@ def _damage(
 @click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
 @click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
-@click.option("--lives", type=click.IntRange(2), default=20, show_default=True, help="Under QEMU: so many mounts.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
 @click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
 @click.option("--write", is_flag=True, help="Put the sums of results/torture.jsonl into docs/torture.md; run nothing.")
@@ -667,7 +668,6 @@ def torture_command(
     on_smp: bool,
     kcsan: bool,
     on_stock: bool,
-    lives: int,
     only: int | None,
     without: str,
     write: bool,
@@ -679,6 +679,7 @@ def torture_command(
         torture.write_page()
         return
     done: list[torture.Life] = []
+    others = Counter[str]()
     left_out = _split(without)
     with Terminal(err) as progress:
         if on_stock:
@@ -688,12 +689,14 @@ def torture_command(
             if on_smp:
                 variant = build.KCSAN if kcsan else build.SMP
             built = build.everything(variant, progress=progress)
-            kernel, system = built.kernel.key, smp.composed(built)
+            kernel, system = built.kernel.key, smp.composed(built, smp.KCSAN if kcsan else smp.LOCKDEP)
         emulated = on_smp or on_stock
         began, cpu_before_s = time.monotonic(), process.children_cpu_s()
         with progress.task("torture") as tell:
             if emulated:
-                series = smp.series(system, lives, seed, mix=mix, only=only, without=left_out, tell=tell)
+                series = smp.series(
+                    system, operations, seed, mix=mix, others=others, only=only, without=left_out, tell=tell
+                )
             else:
                 # The kernel that counts lines has no kmemleak.
                 leaks = variant == "sanitize"
@@ -710,7 +713,9 @@ def torture_command(
                     torture.write_record(record_file, life, kernel, seed, processors=processors)
     seconds, total = time.monotonic() - began, sum(life.operations for life in done)
     table.put(out, torture.table(done))
-    missing = torture.lacking(done)
+    if kcsan:
+        out.print(races.left_out(others), soft_wrap=True)
+    missing = torture.lacking(done, (*left_out, *(smp.NOT_HERE if emulated else ())))
     if missing:
         raise Failure(missing[0], detail=missing[1:])
     out.print(

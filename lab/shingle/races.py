@@ -2,12 +2,15 @@
 """Reads what KCSAN says on a console: which data races are journal_lazy's, and which are stock's own.
 
 On a kernel of build.KCSAN only the files that the series writes or changes are watched, jbd2's among them, which has
-races of its own that are known upstream. A report is ours if one of the two functions that it names is.
+races of its own that are known upstream. A report is ours if one of our functions is in one of its two stacks; the
+others are counted.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from shingle import console, coverage
@@ -16,9 +19,11 @@ from shingle.paths import ROOT
 
 _TIME = re.compile(r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
 _RULE = "=" * 20
+_SHOWN = 8
 # gcc's copies of a function.
 _CLONE = re.compile(r"\.(isra|constprop|part|cold)\b.*")
 _HEAD = re.compile(r"BUG: KCSAN: (?:data-race|assert: race) in (.+)$")
+_FRAME = re.compile(r"^ ([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,16 @@ class Race:
     lines: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        return " / ".join(sorted(self.functions))
+
+    @property
     def ours(self) -> bool:
-        return bool(self.functions & our_functions())
+        stacks = {_CLONE.sub("", frame[1]) for frame in map(_FRAME.match, self.lines) if frame}
+        return bool((self.functions | stacks) & our_functions())
 
 
+@functools.cache
 def our_functions() -> frozenset[str]:
     """The functions of the whole files in kernel/."""
     names = set[str]()
@@ -62,10 +73,19 @@ def split(text: str) -> tuple[str, list[Race]]:
     return "\n".join(rest), races
 
 
-def without_others(text: str) -> str:
-    """A console without the races that are stock's; one of ours is a failure."""
+def without_others(text: str, others: Counter[str]) -> str:
+    """A console without the races that are stock's, which are counted; one of ours is a failure."""
     rest, races = split(text)
     for race in races:
         if race.ours:
-            raise Failure(f"the kernel saw a data race: {', '.join(sorted(race.functions))}.", detail=race.lines[:60])
+            raise Failure(f"the kernel saw a data race: {race.name}.", detail=race.lines[:60])
+        others[race.name] += 1
     return rest
+
+
+def left_out(others: Counter[str]) -> str:
+    """What is said of the races that are stock's."""
+    if not others:
+        return "no data race was reported"
+    most = ", ".join(f"{name} ({count})" for name, count in others.most_common(_SHOWN))
+    return f"{others.total()} reports of races in stock code, of {len(others)} kinds, were left out: {most}"

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +29,10 @@ from shingle.torture import COUNTED, FIRST, FSX_SETTINGS, FSX_SHARE, ORACLE, POL
 PROCESSORS = 4
 _LIFE_LIMIT_S = 1800.0
 _KILL_S = (0.5, 10.0)
+# What looks for faults, besides the oracles.
+LOCKDEP, KCSAN = "lockdep", "KCSAN"
 # The disk is made on the host, where a journal on another device needs devices.
-_NOT_HERE = ("external-journal",)
+NOT_HERE = ("external-journal",)
 
 _SCRIPT = """
 oracle() {{ python3 -I /oracle.py "$@"; }}
@@ -38,9 +41,21 @@ same() {{
 		--set verify_every={mix} --set files_max=150 --set stage='"verify"'
 	run $1-names oracle check {base}/$2.names $3 {turns}
 }}
-run mount mount -t {kind} -o {options} /dev/vda /mnt
+say processors: $(grep -c ^processor /proc/cpuinfo)
+mounted() {{
+	run mount mount -t {kind} -o {options} /dev/vda /mnt
+	[ {secret} = no ] || run unlocked oracle unlock /mnt
+}}
 lazy=/sys/fs/{kind}/vda/journal_lazy
-[ {secret} = no ] || run unlocked oracle unlock /mnt
+said() {{
+	say counts: $(cd $lazy && grep -s . {counted} /dev/null)
+	[ ! -e /proc/lockdep_stats ] || say locks: $(grep debug_locks: /proc/lockdep_stats)
+}}
+unmounted() {{
+	said
+	run unmounted umount /mnt
+}}
+mounted
 [ ! -e $lazy/policy ] || echo {policy} >$lazy/policy
 if [ {number} = 0 ]; then
 	[ {secret} = no ] || run secret oracle unlock /mnt {base}
@@ -60,11 +75,14 @@ fi
 run stress sh /stress.sh /usr/bin {base} life{number} {seed} {mix} {fsx} {turns}
 say names: $(grep '^operations ' /tmp/out)
 run sync sync
+unmounted
+mounted
+[ ! -e $lazy/policy ] || echo {policy} >$lazy/policy
 same checked life{number} {seed}
-say counts: $(cd $lazy && grep -s . {counted} /dev/null)
 if [ {last} = yes ]; then
-	run unmounted umount /mnt
+	unmounted
 else
+	said
 	say synced: yes
 	sh /stress.sh /usr/bin {base} c{number} $(({seed} + 7)) 1000000 1000000 1000000
 	fail the stress ended
@@ -78,6 +96,8 @@ class System:
 
     guest: stock_kernel.Guest
     kind: str
+    # What the kernel is to say of itself, or nothing.
+    checker: str = ""
 
 
 def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
@@ -93,8 +113,8 @@ def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
     return kernel.name, make
 
 
-def composed(built: build.Built) -> Callable[[Path], System]:
-    """Busybox, a shell, the load generators and fsx; the kernel has no modules."""
+def composed(built: build.Built, checker: str) -> Callable[[Path], System]:
+    """Busybox, a shell, the load generators and fsx; the kernel has no modules, but one of CHECKERS."""
 
     def make(folder: Path) -> System:
         root = stock_kernel.empty_root(folder)
@@ -106,9 +126,21 @@ def composed(built: build.Built) -> Callable[[Path], System]:
         (root / "init").write_text(stock_kernel.INIT.replace("MODULES", ""))
         (root / "init").chmod(0o755)
         packed = stock_kernel.packed(root, folder / "initrd")
-        return System(_armed(stock_kernel.Guest(built.kernel.linux, packed)), "ext4")
+        return System(_armed(stock_kernel.Guest(built.kernel.linux, packed)), "ext4", checker)
 
     return make
+
+
+def _watched(booted: stock_kernel.Booted, checker: str) -> None:
+    """Who is alone meets nobody; a checker that is off, or that gave up, finds nothing."""
+    if booted.one("processors") != str(PROCESSORS):
+        raise Failure(f"the kernel runs {booted.one('processors')} processors instead of {PROCESSORS}.")
+    if checker == LOCKDEP:
+        said = booted.results.get("locks", ["nothing"])
+        if {each.split()[-1] for each in said} != {"1"}:
+            raise Failure(f"lockdep is off: it says {said}.")
+    elif checker == KCSAN and "kcsan: enabled" not in booted.console:
+        raise Failure("KCSAN is off.")
 
 
 def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
@@ -118,23 +150,29 @@ def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
 
 
 def series(
-    system: Callable[[Path], System], lives: int, seed: int, *, mix: int, only: int | None = None,
-    without: Sequence[str] = (), tell: Callable[[str], None] = lambda text: None,
+    system: Callable[[Path], System], operations: int, seed: int, *, mix: int, others: Counter[str],
+    only: int | None = None, without: Sequence[str] = (), tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
-    """So many mounts, some of each volume, each but a volume's last ended by a kill."""
-    drawn = (each for each in torture.shapes(seed, (*without, *_NOT_HERE)) if only in (None, each.number))
-    left = lives
+    """Whole volumes until so many operations are done, or `only` one; each life but a volume's last ends with a kill.
+
+    `others`: where data races of stock code are counted.
+    """
+    done = 0
     with tempfile.TemporaryDirectory(prefix="shingle-smp-", dir=run_directory()) as name:
         folder = Path(name)
         machine = system(folder)
-        while left > 0:
-            count = min(left, torture.LIVES)
-            yield from _lives(machine, next(drawn), count, seed, mix, folder, tell)
-            left -= count if only is None else left
+        for shape in torture.shapes(seed, (*without, *NOT_HERE)):
+            if only not in (None, shape.number):
+                continue
+            for life in _lives(machine, shape, seed, mix, others, folder, tell):
+                done += life.operations
+                yield life
+            if done >= operations or only is not None:
+                return
 
 
 def _lives(
-    machine: System, shape: Shape, count: int, seed: int, mix: int, folder: Path, tell: Callable[[str], None]
+    machine: System, shape: Shape, seed: int, mix: int, others: Counter[str], folder: Path, tell: Callable[[str], None]
 ) -> Iterator[Life]:
     disk, image = folder / "disk", folder / "copy"
     with disk.open("wb") as file:
@@ -142,10 +180,10 @@ def _lives(
         file.truncate(shape.file_system_bytes)
     subprocess.run(shape.mke2fs(str(disk), None), check=True)
     before = 0
-    for number in range(count):
+    for number in range(torture.LIVES):
         tell(f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB)")
         choose = random.Random(f"{seed} smp {shape} {number}")
-        own, policy, last = choose.randrange(1 << 30), choose.choice(POLICIES), number + 1 == count
+        own, policy, last = choose.randrange(1 << 30), choose.choice(POLICIES), number + 1 == torture.LIVES
         script = _SCRIPT.format(
             mix=mix, fsx=FSX_SHARE * mix, turns=torture.turns_of(mix), number=number, seed=own, before=before,
             policy=policy, last="yes" if last else "no", kind=machine.kind, base=shape.made.base,
@@ -162,17 +200,19 @@ def _lives(
                 script, [disk], folder=folder, limit_s=_LIFE_LIMIT_S,
                 kill_after=None if last else ("synced", choose.uniform(*_KILL_S)),
             )  # fmt: skip
-            trouble = diagnose(races.without_others(booted.console))
+            trouble = diagnose(races.without_others(booted.console, others))
             if trouble is not None:
                 said = booted.console[booted.console.index(trouble.line) :].splitlines()[:60]
                 raise Failure(f"the kernel {trouble.trouble.value}: {trouble.line}", detail=said)
-            shutil.copyfile(disk, image)
+            _watched(booted, machine.checker)
+            # Most of it is a hole.
+            subprocess.run(["cp", "--sparse=always", disk, image], check=True)
             torture.assert_clean(image, f"what the end of life {number} left")
         except Failure as failure:
             raise Failure(f"{place}: {failure}", detail=failure.detail) from None
         before = own
         names = int(booted.one("names").split()[1])
         compared = int(booted.one("compared").split()[1]) if number % 2 else 0
-        counts = torture.counts_of([booted.one("counts").replace(" ", "\n")])
+        counts = torture.counts_of([each.replace(" ", "\n") for each in booted.results["counts"]])
         operations = torture.operations_of(mix, names)
         yield Life(number, own, shape, operations, time.monotonic() - began, policy, counts, compared)

@@ -302,7 +302,9 @@ class Guest:
                 file.write(self.base.read_bytes())
                 file.write(_archive({"script": script.encode(), **self.extra}))
             argv: list[str | Path] = [
-                "qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max", "-smp", str(self.cpus),
+                "qemu-system-x86_64", "-accel", "tcg", "-machine", "pc", "-cpu", "max",
+                # The firmware's table for kernels without ACPI lists one processor of each socket.
+                "-smp", f"{self.cpus},sockets={self.cpus}",
                 "-m", str(self.memory_mib), "-nodefaults", "-no-reboot", "-display", "none",
                 "-serial", f"file:{own / 'console'}", "-serial", f"file:{own / 'results'}",
                 "-kernel", self.image, "-initrd", initrd,

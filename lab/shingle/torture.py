@@ -228,14 +228,18 @@ def total(lives: Sequence[Life], name: str) -> int:
     return sum(life.counts.get(name, 0) for life in lives)
 
 
-def lacking(lives: Sequence[Life]) -> list[str]:
-    """What a series promised and did not do, a sentence each. What a kernel does not count cannot be asked for."""
+def lacking(lives: Sequence[Life], without: Sequence[str] = ()) -> list[str]:
+    """What a series promised and did not do, a sentence each. What a kernel does not count cannot be asked for.
+
+    `without`: features that the series leaves out.
+    """
     found = []
     shipped, small = [each for each in lives if each.shipped], [each for each in lives if not each.shipped]
     for group, names, what in (
         (shipped, tuple(_SHIPPED), f"logs of {LARGE_FROM:,} blocks and more"), (small, _SMALL, "small logs"),
     ):  # fmt: skip
-        told = {name for life in group for name in life.counts} | {"wraps", "compared_bytes"}
+        told = {name for life in group for name in life.counts} | {"compared_bytes"}
+        told |= {"wraps"} if "logged_blocks" in told else set()
         for name in names:
             if group and name in told and total(group, name) == 0:
                 found.append(f"In {len(group)} lives with {what} {_SHIPPED[name]}.")
@@ -243,8 +247,9 @@ def lacking(lives: Sequence[Life]) -> list[str]:
         if life.counts.get("snapshots") == 0:
             found.append(f"Life {life.number} of volume {life.shape.number} wrote no snapshot.")
     volumes = {life.shape for life in lives}
-    never = sorted(set(FEATURES) - {shape.feature for shape in volumes})
-    if len(volumes) >= len(FEATURES) and never:
+    wanted = set(FEATURES) - set(without)
+    never = sorted(wanted - {shape.feature for shape in volumes})
+    if len(volumes) >= len(wanted) and never:
         found.append(f"In {len(volumes)} volumes none had {', '.join(never)}.")
     return found
 

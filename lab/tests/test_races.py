@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """KCSAN's reports: ours are failures, stock's are none, and nothing else of the console is lost."""
 
+from collections import Counter
+
 import pytest
 
 from shingle import races
@@ -21,11 +23,27 @@ def said(first: str, second: str) -> str:
 
 
 def test_a_race_of_ours_is_a_failure_that_shows_the_report() -> None:
-    with pytest.raises(Failure, match="jbd2_journal_revoke, jmap_find") as caught:
-        races.without_others(said("jmap_find.isra.0", "jbd2_journal_revoke"))
+    with pytest.raises(Failure, match="jbd2_journal_revoke / jmap_find") as caught:
+        races.without_others(said("jmap_find.isra.0", "jbd2_journal_revoke"), Counter())
     assert any("write to" in line for line in caught.value.detail)
 
 
-def test_a_race_of_stock_s_is_left_out_and_the_rest_stays() -> None:
-    rest = races.without_others(said("jbd2_journal_revoke", "jbd2_journal_commit_transaction"))
-    assert [line.split()[-1] for line in rest.splitlines() if "====" not in line] == ["before", "after"]
+def test_a_race_below_a_function_of_ours_is_ours() -> None:
+    report = said("start_this_handle", "__jbd2_log_wait_for_space").replace(
+        " start_this_handle+", " start_this_handle+0x1/0x2\n[   12.100000]  lazy_clean_relog+", 1
+    )
+    with pytest.raises(Failure, match="start_this_handle"):
+        races.without_others(report, Counter())
+
+
+def test_a_race_of_stock_s_is_left_out_and_counted_and_the_rest_stays() -> None:
+    others = Counter[str]()
+    text = said("jbd2_journal_revoke", "jbd2_journal_commit_transaction")
+    rest = races.without_others(text + text, others)
+    lines = [line.split()[-1] for line in rest.splitlines() if "====" not in line]
+    assert lines == ["before", "after", "before", "after"]
+    assert races.left_out(others) == (
+        "2 reports of races in stock code, of 1 kinds, were left out: "
+        "jbd2_journal_commit_transaction / jbd2_journal_revoke (2)"
+    )
+    assert races.left_out(Counter()) == "no data race was reported"

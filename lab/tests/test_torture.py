@@ -82,10 +82,13 @@ def test_small_logs_promise_all_but_a_scrub() -> None:
 def test_what_a_kernel_does_not_count_is_not_asked_for() -> None:
     counts = {name: value for name, value in COUNTS.items() if name != "relogged"}
     assert torture.lacking([replace(life(), counts=counts)]) == []
+    assert torture.lacking([replace(life(), counts={"log_blocks": 16383})]) == []
 
 
 def test_many_volumes_have_every_feature() -> None:
-    assert "external-journal" in torture.lacking([life(volume=volume) for volume in range(7)])[0]
+    lives = [life(volume=volume) for volume in range(7)]
+    assert "external-journal" in torture.lacking(lives)[0]
+    assert "external-journal" not in torture.lacking(lives, ("external-journal",))[0]
 
 
 def test_what_the_mounts_of_a_life_counted_is_summed() -> None:

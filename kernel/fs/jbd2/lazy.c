@@ -137,7 +137,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	u64 home;
 
 	/* Tests: the next transaction runs meanwhile. */
-	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS))
+	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS) && !get_random_u32_below(4))
 		msleep(get_random_u32_below(100));
 	if (!aborted) {
 		jbd2_jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
