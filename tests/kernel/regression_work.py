@@ -4,7 +4,9 @@
 """Runs in the machine: a load that notes what it has synced, and a reader that holds the disk against the notes.
 
 regression_work.py load SEED TURNS [ERRNO,ERRNO]   two processes work below /mnt/a and /mnt/b; these errors end one quietly
+regression_work.py start SEED TURNS [ERRNO,ERRNO]  the same in the background
 regression_work.py patient SEED TURNS              the same, but on a file system that is read-only they wait
+regression_work.py stop                            ends what is in the background, and says what it ended with
 regression_work.py check PREFIX [ERRNO]            compares what was synced; such errors of a first reading are counted
 regression_work.py full SEED ROUNDS                fills the disk with names and data, deletes half, fills it again
 regression_work.py used FILE                       what quota counts, and what is there, for each user and group
@@ -179,49 +181,84 @@ class Worker:
         first = self.notes.turn
         for turn in range(first, first + turns):
             for step in self.steps(turn):
-                done = False
-                while not done:
+                while not os.path.exists(STOP):
                     try:
                         step()
-                        done = True
+                        break
                     except OSError as error:
                         if not patient or error.errno != errno.EROFS:
                             raise
                         time.sleep(0.02)
             self.notes.say(f"turn {turn}")
+            if os.path.exists(STOP):
+                return
 
 
 def file_seed(name: str, seed: int) -> int:
     return seed * 10 + NAMES.index(name)
 
 
-def load(seed: str, turns: str, allowed: str = "", *, patient: bool = False) -> None:
+# Where a load is told to end, and where each of its processes says that it did.
+STOP = "/run/load-stop"
+
+
+def done(name: str) -> str:
+    return f"/run/load-{name}-done"
+
+
+def process(name: str, seed: int, turns: int, allowed: str, *, patient: bool) -> None:
+    """One process of the load; what it ended with is told."""
     quiet = {getattr(errno, each) for each in allowed.split(",") if each}
-    children = []
+    said = ""
+    worker = Worker(name, seed)
+    try:
+        worker.work(turns, patient=patient)
+    except OSError as error:
+        worker.notes.say(f"error {errno.errorcode[error.errno or 0]}")
+        if error.errno not in quiet:
+            said = f"{name}: {error}; SEED={seed}"
+    except BaseException as error:
+        said = f"{name}: {error!r}; SEED={seed}"
+    with open(done(name), "w") as file:
+        file.write(said)
+
+
+def start(seed: str, turns: str, allowed: str = "", *, patient: bool = False) -> None:
+    """Goes on when this program has ended, until `stop`."""
+    for path in (STOP, *map(done, NAMES)):
+        if os.path.exists(path):
+            os.unlink(path)
     for name in NAMES:
-        child = os.fork()
-        if child == 0:
-            worker = Worker(name, int(seed))
-            try:
-                worker.work(int(turns), patient=patient)
-            except OSError as error:
-                if error.errno not in quiet:
-                    print(f"{name}: {error}; SEED={seed}", file=sys.stderr, flush=True)
-                    os._exit(1)
-                worker.notes.say(f"error {errno.errorcode[error.errno or 0]}")
-                # A background job must not end by itself.
-                while int(turns) > 1000:
-                    time.sleep(10)
+        if os.fork() == 0:
+            os.setsid()
+            process(name, int(seed), int(turns), allowed, patient=patient)
             os._exit(0)
-        children.append(child)
-    for child in children:
-        status = os.waitpid(child, 0)[1]
-        if status:
-            sys.exit(f"a process of the load ended with {status}; SEED={seed}")
 
 
-def patient(seed: str, turns: str) -> None:
-    load(seed, turns, patient=True)
+def patient(seed: str, turns: str, allowed: str = "") -> None:
+    start(seed, turns, allowed, patient=True)
+
+
+def wait() -> None:
+    while not all(os.path.exists(done(name)) for name in NAMES):
+        time.sleep(0.01)
+    said = []
+    for name in NAMES:
+        with open(done(name)) as file:
+            said.append(file.read())
+    if any(said):
+        sys.exit("\n".join(filter(None, said)))
+
+
+def stop() -> None:
+    with open(STOP, "w"):
+        pass
+    wait()
+
+
+def load(seed: str, turns: str, allowed: str = "") -> None:
+    start(seed, turns, allowed)
+    wait()
 
 
 # --- The comparison -----------------------------------------------------------
@@ -350,7 +387,7 @@ def used(path: str) -> None:
         json.dump({"told": told, "there": there}, file)
 
 
-VERBS: dict[str, Callable[..., None]] = {each.__name__: each for each in (load, patient, check, full, used)}
+VERBS: dict[str, Callable[..., None]] = {each.__name__: each for each in (load, start, patient, stop, check, full, used)}
 
 if __name__ == "__main__":
     VERBS[sys.argv[1]](*sys.argv[2:])

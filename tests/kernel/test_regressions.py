@@ -248,7 +248,7 @@ def ioctl(request: int, argument: str = "0") -> job.Step:
 
 def loaded(*steps: job.Step, allowed: str = "") -> list[job.Step]:
     """The load runs beside these steps."""
-    return [job.background([work("load", SEED, ENDLESS, allowed)]), *steps, job.stop_background()]
+    return [work("start", SEED, ENDLESS, allowed), *steps, work("stop")]
 
 
 def errors_in(life: Life) -> set[str]:
