@@ -157,8 +157,11 @@ class Worker:
     def steps(self, turn: int) -> Iterator[Callable[[], None]]:
         choose = random.Random(f"{self.seed} {turn}")
         top = f"t{turn}"
+        # Drawn before: a step that is done again must do the same.
+        links, count = choose.randrange(LINKS, 3 * LINKS), choose.randrange(DIRECTORIES // 2, DIRECTORIES)
+        last = choose.randrange(1, 200_000)
         yield lambda: os.makedirs(self.path(top), exist_ok=True)
-        yield lambda: self.wide(f"{top}/wide", choose.randrange(LINKS, 3 * LINKS))
+        yield lambda: self.wide(f"{top}/wide", links)
         for number in range(FILES):
             file, size = turn * FILES + number + 1, choose.randrange(1, 90_000)
             name = f"{top}/{number}"
@@ -169,10 +172,10 @@ class Worker:
             if number % 3 == 2:
                 new = f"{top}/renamed-{number}"
                 yield lambda name=name, new=new, file=file, size=size: self.rename(name, new, file, size)  # type: ignore[misc]
-        yield lambda: self.directories(f"{top}/dirs", choose.randrange(DIRECTORIES // 2, DIRECTORIES))
+        yield lambda: self.directories(f"{top}/dirs", count)
         # What is freed becomes data at once.
         yield lambda: self.remove(f"{top}/wide")
-        yield lambda: self.write(f"{top}/last", turn * FILES, choose.randrange(1, 200_000))
+        yield lambda: self.write(f"{top}/last", turn * FILES, last)
         if turn % 3 == 2:
             yield lambda: self.remove(f"t{turn - 2}")
 
@@ -387,7 +390,9 @@ def used(path: str) -> None:
         json.dump({"told": told, "there": there}, file)
 
 
-VERBS: dict[str, Callable[..., None]] = {each.__name__: each for each in (load, start, patient, stop, check, full, used)}
+VERBS: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (load, start, patient, wait, stop, check, full, used)
+}
 
 if __name__ == "__main__":
     VERBS[sys.argv[1]](*sys.argv[2:])
