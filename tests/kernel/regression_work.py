@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH106, PTH107, PTH108, PTH110, PTH112, PTH120, PTH123, PTH202, PTH208
+# ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH108, PTH110, PTH112, PTH120, PTH123, PTH208
 """Runs in the machine: a load that notes what it has synced, and a reader that holds the disk against the notes.
 
-regression_work.py load SEED TURNS [ERRNO,ERRNO]   two processes work below /mnt/a and /mnt/b; these errors end one quietly
+regression_work.py load SEED TURNS [ERRNO,ERRNO]   two processes work in /mnt/a and /mnt/b; these errors end one quietly
 regression_work.py start SEED TURNS [ERRNO,ERRNO]  the same in the background
 regression_work.py patient SEED TURNS              the same, but on a file system that is read-only they wait
 regression_work.py stop                            ends what is in the background, and says what it ended with
 regression_work.py check PREFIX [ERRNO]            compares what was synced; such errors of a first reading are counted
+regression_work.py wait                            waits until it has ended by itself
 regression_work.py full SEED ROUNDS                fills the disk with names and data, deletes half, fills it again
 regression_work.py used FILE                       what quota counts, and what is there, for each user and group
 
@@ -30,7 +31,8 @@ import time
 from collections.abc import Callable, Iterator
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+# oracle.py lies beside this program there.
+sys.path.insert(0, os.path.dirname(__file__))
 import oracle  # noqa: E402
 
 ROOT, OUT = "/mnt", "/run/out"
@@ -276,7 +278,7 @@ def differences(name: str, prefix: str, seed: int) -> list[str]:
             continue
         wrong += worker.pattern.wrong(worker.path(path), number, size)
     for path, count in notes.counted.items():
-        there = [each for each in os.scandir(worker.path(path))] if os.path.isdir(worker.path(path)) else []
+        there = list(os.scandir(worker.path(path))) if os.path.isdir(worker.path(path)) else []
         if len(there) != count:
             wrong.append(f"{path} has {len(there)} entries instead of {count}")
         for each in there:

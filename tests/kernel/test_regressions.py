@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a kernel's regression suite asks of ext4 and its journal, asked of journal_lazy under load (docs/regressions.md).
+"""What a kernel's regression suite asks of ext4 and its journal, of journal_lazy under load (docs/regressions.md).
 
 Each row runs with a log of 64 MiB, which is a shipped size, and most with one of 16 MiB, too. The log went round or has
 snapshots before the row begins, and the row says so with the kernel's own statistics. What was synced is compared byte
@@ -109,7 +109,9 @@ def worked() -> Iterator[Callable[[int], Life]]:
             bench = Bench(below)
             formatted = bench.formatted(LOGS[log_mib], capacity_bytes=CAPACITY_BYTES, seed=SEED)
             # Freed blocks are soon used again.
-            steps = mounted(oracle("reserve", "/mnt/reserved", "120"), work("load", SEED, TURNS[log_mib]), *statistics())
+            steps = mounted(
+                oracle("reserve", "/mnt/reserved", "120"), work("load", SEED, TURNS[log_mib]), *statistics()
+            )
             booted, life = Life(formatted, formatted.file, ()).boot(bench, steps, save=True)
             stress.assert_no_complaint(booted)
             found = stress.statistics(booted)
@@ -235,8 +237,8 @@ def test_what_a_mount_shows_is_what_a_replay_writes(bench: Bench, worked: Callab
     _, stock = life.boot(bench, mounted(job.save(), options=""), save=True)
     drained, recovered = (blocks(bench.exported(each.drive), numbers) for each in (sent, stock))
     found = stress.statistics(lazy)
-    print(f"log of {log_mib} MiB, SEED={SEED}, cut={cut}: {len(replayed)} blocks, {len(in_log)} of them newer in the log, "
-          f"{len(seen)} shown so; {found}")  # fmt: skip
+    newer = f"{len(replayed)} blocks, {len(in_log)} of them newer in the log, {len(seen)} shown so"
+    print(f"log of {log_mib} MiB, SEED={SEED}, cut={cut}: {newer}; {found}")
     assert found["mount_snapshots"] > 0 and found["log_reads"] > 0 and found["rebuilt"] >= len(in_log) > 500, found
     # What was not read from the log is as it is at home: nothing is a third thing.
     assert not differing(shown, replayed) & differing(shown, home)
@@ -359,7 +361,7 @@ def test_quota_after_a_recovery_is_what_is_there(bench: Bench, log_mib: int, tur
                 bench, mounted(work("check", SEED), work("used", f"{job.OUT}/used.json"), options=options), save=True
             )
             counts.append(json.loads(again.text("used.json")))
-            bench.assert_clean(again.saved_drive, recover=True)
+        bench.assert_clean(again.saved_drive)
         assert counts[0] == counts[1]
         assert counts[0]["told"] == counts[0]["there"], counts[0]
         assert sum(files for _, files in counts[0]["told"].values()) > 40
@@ -370,7 +372,7 @@ def test_quota_after_a_recovery_is_what_is_there(bench: Bench, log_mib: int, tur
 
 RESIZE = 0x40086610
 REFUSES = "the log holds another superblock"
-GROWN_BLOCKS = 1_500_000
+GROWN_BLOCKS = 500_000
 
 
 def within(booted: Booted, phase: str) -> tuple[int, int]:
@@ -384,7 +386,7 @@ def within(booted: Booted, phase: str) -> tuple[int, int]:
 def test_cuts_in_an_online_resize_lose_nothing_that_was_synced(bench: Bench, log_mib: int) -> None:
     """The volume grows group by group, 600 MiB at first, under load. A lazy mount refuses what a cut within leaves, and
     says why; then e2fsck replays. Behind the resize it does not."""
-    empty = bench.empty(capacity_bytes=8 << 30)
+    empty = bench.empty(capacity_bytes=2 << 30)
     make = job.run([*LOGS[log_mib].mkfs, "-O", "^flex_bg", job.DEVICE, "600M"])
     first = [make, *mounted(work("load", SEED, 8), *statistics())]
     ran, life = Life(None, empty, ()).boot(bench, first, save=True)
@@ -413,8 +415,8 @@ def test_cuts_in_an_online_resize_lose_nothing_that_was_synced(bench: Bench, log
 
 # --- 8. Orphans ---------------------------------------------------------------
 
-# A file of many extents, which are not in memory when it is cut short while somebody else syncs: so the truncation takes
-# several transactions. Others are open until the end.
+# A file of many extents, which are not in memory when it is cut short while somebody else syncs: so the truncation
+# takes several transactions. Others are open until the end.
 FRAGMENTS, STAYS = 20_000, 1200
 FRAGMENTED = f"""
 import os
@@ -513,7 +515,7 @@ def test_a_full_disk_neither_stalls_nor_loses_data(bench: Bench, log_mib: int, l
 # --- 10. Remounts under load --------------------------------------------------
 
 # Until nobody has a file open for writing.
-RELENTLESS = f"""
+RELENTLESS = """
 import subprocess, sys, time
 for turn in range(2000):
     done = subprocess.run(['/bin/mount', '-o', 'remount,' + sys.argv[1], '/mnt'], capture_output=True)
@@ -528,9 +530,7 @@ REFUSED = ("journal_nolazy", "ro,journal_nolazy", "barrier=0", "nodelalloc", "us
 
 
 @BOTH
-def test_remounts_under_load_keep_what_was_synced(
-    bench: Bench, worked: Callable[[int], Life], log_mib: int
-) -> None:
+def test_remounts_under_load_keep_what_was_synced(bench: Bench, worked: Callable[[int], Life], log_mib: int) -> None:
     """Read-only and back, with the option given or absent; what is refused leaves the options as they were."""
     steps: list[job.Step] = [work("patient", SEED, ENDLESS)]
     for number, more in enumerate(("", f",{LAZY}", "")):
@@ -538,7 +538,8 @@ def test_remounts_under_load_keep_what_was_synced(
             argv = ["/usr/bin/python3", "-I", "-c", RELENTLESS, mode + more]
             steps += [job.sleep(0.7), job.run(argv, stdout=f"{mode}{number}"), job.read("/proc/mounts")]
         steps += [
-            job.run(["/bin/mount", "-o", f"remount,max_dir_size_kb=77,{options}", "/mnt"], may_fail=True) | {"phase": "refused"}
+            job.run(["/bin/mount", "-o", f"remount,max_dir_size_kb=77,{options}", "/mnt"], may_fail=True)
+            | {"phase": "refused"}
             for options in REFUSED
         ]
     steps += [work("stop"), job.read("/proc/mounts"), *statistics()]
