@@ -321,7 +321,7 @@ def test_freezes_under_load_hold_still_and_lose_nothing(
     found = stress.statistics(ran)
     print(f"log of {log_mib} MiB, SEED={SEED}: written while frozen: {frozen}; {compared(ran)} files; {found}")
     assert frozen == [0] * (FREEZES + 1)
-    assert found["snapshots"] > 0, found
+    assert found["mount_snapshots"] > 0 and found["logged_blocks"] > 500, found
     # What an LVM snapshot would have been.
     taken = tuple(ran.out.glob("frozen-?"))
     for options in (LAZY, ""):
@@ -552,7 +552,7 @@ def test_remounts_under_load_keep_what_was_synced(bench: Bench, worked: Callable
     assert [each.split(",")[0] for each in mounts] == ["ro", "rw"] * 3 + ["rw"], mounts
     assert len({each.partition(",")[2] for each in mounts}) == 1 and LAZY in mounts[0].split(","), mounts
     print(f"log of {log_mib} MiB, SEED={SEED}: {compared(ran)} files; {found['snapshots']} snapshots, {mounts[0]}")
-    assert int(found["snapshots"]) > 0 and int(found["logged_blocks"]) > 1000
+    assert int(found["snapshots"]) > 0 and int(found["logged_blocks"]) > 300
     assert compared(ran) > 10
     bench.assert_clean(life.drive, recover=True)
     stock, _ = life.boot(bench, mounted(work("check", SEED), options=""))
