@@ -32,7 +32,8 @@ SHARED = (
 WHOLE = ("jmap.c", "lazy_snapshot.c", "lazy_scan.c", "lazy_mount.c")
 # Of files that need the page cache or a thread, the functions that these call, or that call them.
 PARTS = (
-    "jbd2_lazy_next_log_blk", "jbd2_lazy_prev_log_blk", "jbd2_lazy_phys", "__jbd2_lazy_note_tag",
+    "jbd2_lazy_next_log_blk", "jbd2_lazy_prev_log_blk", "jbd2_lazy_log_distance", "jbd2_lazy_phys",
+    "jbd2_lazy_tag_get", "jbd2_lazy_csum", "jbd2_lazy_csum_of_tag", "__jbd2_lazy_note_tag",
     "__jbd2_lazy_keep_revoke", "__jbd2_lazy_count", "__jbd2_lazy_revoking", "lazy_running_revokes",
     "lazy_check_applied", "__jbd2_lazy_apply", "__jbd2_lazy_oldest", "jbd2_lazy_checkpoint", "scrub_used",
     "scrub_distance", "jbd2_lazy_damaged",

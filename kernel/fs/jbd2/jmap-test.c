@@ -10,11 +10,6 @@
 #define FIRST	1UL	/* jbd2 keeps its superblock in log block 0 */
 #define BLOCKS	1024UL	/* the smallest journal */
 
-static bool no_revoke(void *ctx, u64 home)
-{
-	return false;
-}
-
 static bool revoke_of(void *ctx, u64 home)
 {
 	return home == *(u64 *)ctx;
@@ -72,7 +67,7 @@ static void noted_copy_is_found_only_after_commit(struct kunit *test)
 
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, 2, home, false, 0));
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_lookup(map, home, &log, NULL));
-	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 2);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_home_of(map, 2, &home));
@@ -86,8 +81,8 @@ static void newer_copy_takes_the_place_of_older(struct kunit *test)
 	u64 homes[] = { 10, 20 };
 	unsigned long log;
 
-	log = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
-	commit(map, 2, log, homes, 1, no_revoke, NULL);
+	log = commit(map, 1, FIRST, homes, 2, NULL, NULL);
+	commit(map, 2, log, homes, 1, NULL, NULL);
 	KUNIT_EXPECT_EQ(test, map->nr_live, 2);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 10, &log, NULL));
 	KUNIT_EXPECT_EQ(test, log, 6);
@@ -101,7 +96,7 @@ static void revoked_block_is_dropped(struct kunit *test)
 	unsigned long log;
 	u64 home = 10;
 
-	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, home, &log));
 	KUNIT_EXPECT_EQ(test, log, 2);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop(map, home, &log));
@@ -115,7 +110,7 @@ static void block_being_revoked_does_not_go_home(struct kunit *test)
 	unsigned long log;
 	u64 home = 10;
 
-	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
 	jbd2_jmap_set_revoking(map, home, true);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, log));
@@ -129,9 +124,9 @@ static void newer_copy_inherits_the_revoke(struct kunit *test)
 	unsigned long log, end;
 	u64 home = 10;
 
-	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	end = commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	jbd2_jmap_set_revoking(map, home, true);
-	commit(map, 2, end, &home, 1, no_revoke, NULL);
+	commit(map, 2, end, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, NULL));
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, log));
 }
@@ -155,8 +150,8 @@ static void superseded_copy_does_not_go_home(struct kunit *test)
 	unsigned long end;
 	u64 home = 10;
 
-	end = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
-	commit(map, 2, end, &home, 1, no_revoke, NULL);
+	end = commit(map, 1, FIRST, &home, 1, NULL, NULL);
+	commit(map, 2, end, &home, 1, NULL, NULL);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop_if(map, home, 2));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, home, NULL, NULL));
 }
@@ -171,13 +166,13 @@ static void escape_and_large_block_number_survive(struct kunit *test)
 	jbd2_jmap_note(map, 5, home, true, 0);
 	jbd2_jmap_apply_begin(map, 1, 4);
 	KUNIT_EXPECT_TRUE(test,
-			  jbd2_jmap_apply_slot(map, 5, &got, no_revoke, NULL));
+			  jbd2_jmap_apply_slot(map, 5, &got, NULL, NULL));
 	jbd2_jmap_apply_end(map, 6);
 	KUNIT_EXPECT_EQ(test, got, home);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, &flags));
 	KUNIT_EXPECT_TRUE(test, flags & JMAP_ESCAPED);
 	/* A later copy that is not escaped loses the flag. */
-	commit(map, 2, 7, &home, 1, no_revoke, NULL);
+	commit(map, 2, 7, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & JMAP_ESCAPED);
 }
@@ -204,7 +199,7 @@ static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
 		for (i = 0; i < 20; i++)
 			homes[i] = t * 100 + i;
 		start[t] = log;
-		log = commit(map, 10 + t, log, homes, 20, no_revoke, NULL);
+		log = commit(map, 10 + t, log, homes, 20, NULL, NULL);
 	}
 	for (t = 0; t < 4; t++) {
 		KUNIT_ASSERT_TRUE(test, jbd2_jmap_oldest(map, &tid, &blk));
@@ -279,7 +274,7 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 		}
 		for (i = 0; i < n; i++)
 			where[homes[i]] = log + 1 + i;
-		log = commit(map, tid, log, homes, n, no_revoke, NULL);
+		log = commit(map, tid, log, homes, n, NULL, NULL);
 		for (i = prandom_u32_state(&rnd) % 4; i; i--) {
 			h = prandom_u32_state(&rnd) % HOMES;
 			KUNIT_ASSERT_EQ_MSG(test, jbd2_jmap_drop(map, h, &got),
@@ -321,8 +316,8 @@ static void tail_behind_a_live_copy_is_noticed(struct kunit *test)
 	u64 homes[] = { 10, 20 };
 	unsigned long second, third;
 
-	second = commit(map, 1, FIRST, homes, 2, no_revoke, NULL);
-	third = commit(map, 2, second, homes, 1, no_revoke, NULL);
+	second = commit(map, 1, FIRST, homes, 2, NULL, NULL);
+	third = commit(map, 2, second, homes, 1, NULL, NULL);
 	/* 20 lives in the first transaction, 10 in the second. */
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_live_before(map, FIRST));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_live_before(map, second));
@@ -339,15 +334,15 @@ static void digest_knows_each_copy_and_its_place(struct kunit *test)
 	unsigned long log;
 
 	empty = jbd2_jmap_digest(map);
-	log = commit(map, 1, FIRST, homes, 1, no_revoke, NULL);
+	log = commit(map, 1, FIRST, homes, 1, NULL, NULL);
 	one = jbd2_jmap_digest(map);
 	KUNIT_EXPECT_NE(test, one, empty);
 	/* The same block in another place. */
-	log = commit(map, 2, log, homes, 1, no_revoke, NULL);
+	log = commit(map, 2, log, homes, 1, NULL, NULL);
 	other = jbd2_jmap_digest(map);
 	KUNIT_EXPECT_NE(test, other, one);
 	/* Another block comes and goes. */
-	commit(map, 3, log, homes + 1, 1, no_revoke, NULL);
+	commit(map, 3, log, homes + 1, 1, NULL, NULL);
 	KUNIT_EXPECT_NE(test, jbd2_jmap_digest(map), other);
 	jbd2_jmap_drop(map, 20, &log);
 	KUNIT_EXPECT_EQ(test, jbd2_jmap_digest(map), other);
@@ -365,7 +360,7 @@ static void span_ahead_ends_with_a_transaction(struct kunit *test)
 	for (tid = 1; tid <= 9; tid++) {
 		for (i = 0; i < 98; i++)
 			homes[i] = tid * 1000 + i;
-		end = commit(map, tid, end, homes, 98, no_revoke, NULL);
+		end = commit(map, tid, end, homes, 98, NULL, NULL);
 	}
 	/* The cursor is behind the first descriptor. */
 	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_ahead(map, 100), 0);
@@ -384,16 +379,16 @@ static void block_that_the_cleaner_filed_is_a_survivor_once(struct kunit *test)
 	unsigned int flags;
 	u64 home = 10;
 
-	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	log = commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & JMAP_SURVIVOR);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_relog(map, home, at));
-	log = commit(map, 2, log, &home, 1, no_revoke, NULL);
+	log = commit(map, 2, log, &home, 1, NULL, NULL);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_relog(map, home, at));
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_TRUE(test, flags & JMAP_SURVIVOR);
 	/* Its owner writes it again: warm. */
-	commit(map, 3, log, &home, 1, no_revoke, NULL);
+	commit(map, 3, log, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, &flags));
 	KUNIT_EXPECT_FALSE(test, flags & (JMAP_SURVIVOR | JMAP_RELOGGED));
 }
@@ -404,7 +399,7 @@ static void block_being_revoked_is_not_filed_again(struct kunit *test)
 	unsigned long at;
 	u64 home = 10;
 
-	commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &at, NULL));
 	jbd2_jmap_set_revoking(map, home, true);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_relog(map, home, at));
@@ -419,12 +414,12 @@ static void head_that_reaches_a_newest_copy_is_noticed(struct kunit *test)
 	unsigned long log, at;
 	u64 home = 10;
 
-	log = commit(map, 1, FIRST, &home, 1, no_revoke, NULL);
+	log = commit(map, 1, FIRST, &home, 1, NULL, NULL);
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_note(map, 2, 20, false, 0));
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_copy_of(map, home, &at, &copy));
 	KUNIT_EXPECT_EQ(test, at, 2);
 	KUNIT_EXPECT_EQ(test, copy.csum, FIRST);
-	commit(map, 2, log, &home, 1, no_revoke, NULL);
+	commit(map, 2, log, &home, 1, NULL, NULL);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, 2, 20, false, 0));
 }
 
@@ -440,9 +435,9 @@ static void loaded_map_has_the_digest_of_the_one_that_was_saved(struct kunit *te
 	slots = kunit_kcalloc(test, 8, sizeof(*slots), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, copies);
 	KUNIT_ASSERT_NOT_NULL(test, slots);
-	log = commit(map, 1, log, homes, 3, no_revoke, NULL);
+	log = commit(map, 1, log, homes, 3, NULL, NULL);
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, log + 1, 40, true, 7));
-	commit(map, 2, log, homes, 1, no_revoke, NULL);
+	commit(map, 2, log, homes, 1, NULL, NULL);
 	/* Superseded, revoked, and on its way home. */
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, 30, &at));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 1ULL << 40, &at, NULL));
@@ -484,7 +479,7 @@ static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
 			homes[i] = 100 * t + i;
 		begins[t] = log;
 		log = commit(map, t + 1, log, homes, ARRAY_SIZE(homes),
-			     no_revoke, NULL);
+			     NULL, NULL);
 	}
 	KUNIT_ASSERT_TRUE(test,
 			  jbd2_jmap_mark_behind(map, begins[0] + 3, &tid, &at));
@@ -500,8 +495,8 @@ static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_past(map, begins[2] + 3),
 			log - begins[0] - 1);
 	KUNIT_EXPECT_TRUE(test, map->mark_wanted);
-	commit(map, 4, log, homes, 1, no_revoke, NULL);
-	commit(map, 5, log + 3, homes, 1, no_revoke, NULL);
+	commit(map, 4, log, homes, 1, NULL, NULL);
+	commit(map, 5, log + 3, homes, 1, NULL, NULL);
 	KUNIT_EXPECT_FALSE(test, map->mark_wanted);
 	KUNIT_ASSERT_TRUE(test,
 			  jbd2_jmap_mark_behind(map, begins[2] + 3, &tid, &at));

@@ -289,7 +289,7 @@ out:
  * @log_blk: the log block; descriptor, revoke and commit blocks are skipped
  * @home: where to put the home block of the copy
  * @revoking: whether the running transaction has a revoke for a home block;
- *            called with map->lock held
+ *            called with map->lock held; NULL if none runs
  * @ctx: passed to @revoking
  *
  * Return: true if the log block held a copy.
@@ -317,7 +317,7 @@ bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 			inherited |= JMAP_SURVIVOR;
 		jmap_unlink(map, link);
 	}
-	if (!(inherited & JMAP_REVOKING) && revoking(ctx, *home))
+	if (revoking && revoking(ctx, *home))
 		inherited |= JMAP_REVOKING;
 	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
 	jmap_link(map, nr);

@@ -22,6 +22,13 @@ struct lazy_item {
 	struct buffer_head *bh;
 };
 
+/* What a descriptor says of a copy. */
+struct lazy_tag {
+	u64 home;
+	u32 flags;
+	u32 csum;
+};
+
 /* A snapshot in the log; blocks is 0 if there is none. */
 struct snap_ref {
 	u32 log_blk;
@@ -159,12 +166,18 @@ int jbd2_lazy_read_init(struct jbd2_lazy *lazy);
 void jbd2_lazy_read_destroy(struct jbd2_lazy *lazy);
 unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk);
 unsigned long jbd2_lazy_prev_log_blk(journal_t *journal, unsigned long blk);
+unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
+				     unsigned long to);
 u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
+void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		       struct lazy_tag *what);
+u32 jbd2_lazy_csum(journal_t *journal, const void *data);
+u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
 bool jbd2_lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
 void jbd2_lazy_trust_nothing(struct jbd2_lazy *lazy);
 int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 		    unsigned int n);
-int jbd2_lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item);
+int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
 
 /* lazy_demote.c */
 int jbd2_lazy_demote_init(struct jbd2_lazy *lazy);
@@ -178,27 +191,13 @@ void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
 		    const struct snap_ref *snapshot);
 bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
 		      struct snap_ref *snapshot);
-unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
-				     unsigned long to);
-bool jbd2_lazy_no_revoke(void *ctx, u64 home);
 void jbd2_lazy_forget_mount(struct jbd2_lazy *lazy);
 
 /* lazy_scan.c */
 struct log_reader;
 
-/* What a descriptor says of a copy. */
-struct lazy_tag {
-	u64 home;
-	u32 flags;
-	u32 csum;
-};
-
-void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
-		       struct lazy_tag *what);
 bool jbd2_lazy_tag_next(journal_t *journal, const void *data, u32 *at,
 			struct lazy_tag *what);
-u32 jbd2_lazy_csum(journal_t *journal, const void *data);
-u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
 bool jbd2_lazy_block_valid(journal_t *journal, void *data, tid_t *tid);
 
 struct log_reader *jbd2_lazy_reader_alloc(struct jbd2_lazy *lazy);
@@ -263,7 +262,6 @@ int jbd2_lazy_clean_relog_span(struct jbd2_lazy *lazy, u32 span);
 
 void jbd2_lazy_damaged(struct jbd2_lazy *lazy, unsigned long log_blk);
 bool jbd2_lazy_damage_left(struct jbd2_lazy *lazy);
-int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
 bool jbd2_lazy_scrub_due(struct jbd2_lazy *lazy);
 bool jbd2_lazy_scrub_busy(struct jbd2_lazy *lazy);
 bool jbd2_lazy_scrub_after_commit(struct jbd2_lazy *lazy);

@@ -120,20 +120,17 @@ static u32 lazy_free_blocks(struct jbd2_lazy *lazy)
 static void lazy_clean_tail(struct jbd2_lazy *lazy)
 {
 	journal_t *journal = lazy->journal;
-	unsigned long block, freed, all = ULONG_MAX;
+	unsigned long block, all = ULONG_MAX;
 	tid_t tid;
 
 	/* What was written home is still on the checkpoint lists. */
 	jbd2_journal_shrink_checkpoint_list(journal, &all);
 
 	mutex_lock_io(&journal->j_checkpoint_mutex);
-	if (jbd2_journal_get_log_tail(journal, &tid, &block)) {
-		freed = block - journal->j_tail;
-		if (block < journal->j_tail)
-			freed += lazy->map.nr_slots;
-		if (freed >= max(lazy_reserve(lazy), lazy->map.mark_span))
-			jbd2_cleanup_journal_tail(journal);
-	}
+	if (jbd2_journal_get_log_tail(journal, &tid, &block) &&
+	    jbd2_lazy_log_distance(journal, journal->j_tail, block) >=
+		    max(lazy_reserve(lazy), lazy->map.mark_span))
+		jbd2_cleanup_journal_tail(journal);
 	mutex_unlock(&journal->j_checkpoint_mutex);
 }
 
@@ -598,9 +595,7 @@ bool jbd2_lazy_clean_wait(struct jbd2_lazy *lazy)
 {
 	journal_t *journal = lazy->journal;
 	s64 relogged = atomic64_read(&lazy->relogged);
-	unsigned long steps = READ_ONCE(lazy->steps);
-
-	unsigned long left;
+	unsigned long steps = READ_ONCE(lazy->steps), left;
 
 	read_lock(&journal->j_state_lock);
 	left = jbd2_log_space_left(journal);

@@ -205,13 +205,10 @@ static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 static long lazy_tail_room(journal_t *journal)
 {
 	unsigned long block;
-	long room;
 	tid_t tid;
 
-	if (!jbd2_journal_get_log_tail(journal, &tid, &block))
-		return 0;
-	room = block - journal->j_tail;
-	return room < 0 ? room + journal->j_last - journal->j_first : room;
+	return jbd2_journal_get_log_tail(journal, &tid, &block) ?
+		jbd2_lazy_log_distance(journal, journal->j_tail, block) : 0;
 }
 
 /*

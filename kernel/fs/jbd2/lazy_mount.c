@@ -151,18 +151,6 @@ EXPORT_SYMBOL(jbd2_lazy_log_kept);
 /* ------------------------------------------------------------------------- */
 /* Load: from the log to the map                                              */
 
-unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
-				     unsigned long to)
-{
-	return to >= from ? to - from :
-			    to + journal->j_last - journal->j_first - from;
-}
-
-bool jbd2_lazy_no_revoke(void *ctx, u64 home)
-{
-	return false;
-}
-
 /*
  * Keep ready what the tombstone needs.  Its contents come when it is written:
  * the page cache must not show a commit block that is not on the disk, because

@@ -31,6 +31,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/buffer_head.h>
+#include <linux/crc32.h>
 #include <linux/pagemap.h>
 #include <linux/pagevec.h>
 #include <linux/sort.h>
@@ -91,6 +92,13 @@ unsigned long jbd2_lazy_prev_log_blk(journal_t *journal, unsigned long blk)
 	return (blk == journal->j_first ? journal->j_last : blk) - 1;
 }
 
+unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
+				     unsigned long to)
+{
+	return to >= from ? to - from :
+			    to + journal->j_last - journal->j_first - from;
+}
+
 u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 {
 	unsigned int lo = 0, hi = lazy->nr_extents - 1;
@@ -104,6 +112,39 @@ u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk)
 			hi = mid - 1;
 	}
 	return lazy->extents[lo].phys + (log_blk - lazy->extents[lo].log);
+}
+
+/* What a tag says of a copy; its checksum still depends on the transaction. */
+void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
+		       struct lazy_tag *what)
+{
+	const journal_block_tag3_t *tag3 = (const void *)tag;
+
+	what->flags = be32_to_cpu(tag3->t_flags);
+	what->csum = be32_to_cpu(tag3->t_checksum);
+	what->home = be32_to_cpu(tag3->t_blocknr);
+	if (jbd2_has_feature_64bit(journal))
+		what->home |= (u64)be32_to_cpu(tag3->t_blocknr_high) << 32;
+}
+
+/* The checksum of the contents of a log block. */
+u32 jbd2_lazy_csum(journal_t *journal, const void *data)
+{
+	return jbd2_chksum(journal, 0, data, journal->j_blocksize);
+}
+
+/*
+ * What jbd2_lazy_csum() must give for a copy that @tid logged with a tag that says
+ * @csum.  That is the checksum of the transaction id and the contents together;
+ * without the id a slot of the map need not know its transaction.
+ */
+u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum)
+{
+	__be32 sequence = cpu_to_be32(tid);
+	u32 id = jbd2_chksum(journal, journal->j_csum_seed, &sequence,
+			     sizeof(sequence));
+
+	return csum ^ __crc32c_le_shift(id, journal->j_blocksize);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -464,7 +505,7 @@ int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 }
 
 /* The same for one, which has a buffer; waits.  Return: 0 if it is up to date. */
-int jbd2_lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
+static int lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
 {
 	struct buffer_head *bh = item->bh;
 
@@ -478,6 +519,31 @@ int jbd2_lazy_read_item(struct jbd2_lazy *lazy, struct lazy_item *item)
 	lazy_submit_one(lazy, bh, REQ_OP_READ | REQ_META);
 	wait_on_buffer(bh);
 	return buffer_uptodate(bh) ? 0 : -EIO;
+}
+
+/**
+ * jbd2_lazy_read_again() - a copy that is to be written again could not be read
+ * @lazy: the journal
+ * @item: the copy, with its buffer
+ *
+ * Return: 1 if the buffer is up to date now; 0 if nobody needs the copy any
+ * more; -EIO, with a message.
+ */
+int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
+{
+	journal_t *journal = lazy->journal;
+	unsigned long now;
+
+	if (!is_journal_aborted(journal) && !lazy_read_item(lazy, item))
+		return 1;
+	if (!jbd2_jmap_lookup(&lazy->map, item->home, &now, NULL) ||
+	    now != item->log_blk)
+		return 0;
+	if (!is_journal_aborted(journal))
+		pr_err_ratelimited("JBD2: %s: block %llu of metadata cannot be read from log block %lu; run e2fsck\n",
+				   journal->j_devname, item->home,
+				   item->log_blk);
+	return -EIO;
 }
 
 /**

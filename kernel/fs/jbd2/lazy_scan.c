@@ -37,7 +37,6 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
-#include <linux/crc32.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include "lazy.h"
@@ -347,19 +346,6 @@ static bool scan_commit_csum_ok(journal_t *journal, void *data)
 	return found == cpu_to_be32(csum);
 }
 
-/* What a tag says of a copy; its checksum still depends on the transaction. */
-void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
-		       struct lazy_tag *what)
-{
-	const journal_block_tag3_t *tag3 = (const void *)tag;
-
-	what->flags = be32_to_cpu(tag3->t_flags);
-	what->csum = be32_to_cpu(tag3->t_checksum);
-	what->home = be32_to_cpu(tag3->t_blocknr);
-	if (jbd2_has_feature_64bit(journal))
-		what->home |= (u64)be32_to_cpu(tag3->t_blocknr_high) << 32;
-}
-
 /**
  * jbd2_lazy_tag_next() - the next tag of a descriptor
  * @journal: the journal
@@ -386,26 +372,6 @@ bool jbd2_lazy_tag_next(journal_t *journal, const void *data, u32 *at,
 	if (!(what->flags & JBD2_FLAG_SAME_UUID))
 		*at += 16;
 	return true;
-}
-
-/* The checksum of the contents of a log block. */
-u32 jbd2_lazy_csum(journal_t *journal, const void *data)
-{
-	return jbd2_chksum(journal, 0, data, journal->j_blocksize);
-}
-
-/*
- * What jbd2_lazy_csum() must give for a copy that @tid logged with a tag that says
- * @csum.  That is the checksum of the transaction id and the contents together;
- * without the id a slot of the map need not know its transaction.
- */
-u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum)
-{
-	__be32 sequence = cpu_to_be32(tid);
-	u32 id = jbd2_chksum(journal, journal->j_csum_seed, &sequence,
-			     sizeof(sequence));
-
-	return csum ^ __crc32c_le_shift(id, journal->j_blocksize);
 }
 
 /* Note what a descriptor says of the blocks behind it. */
@@ -527,8 +493,7 @@ static int scan_apply(struct log_scan *scan, const struct commit_header *commit,
 		return -EAGAIN;
 	jbd2_jmap_apply_begin(&lazy->map, scan->tid, blk);
 	for (; blk != end; blk = jbd2_lazy_next_log_blk(lazy->journal, blk))
-		jbd2_jmap_apply_slot(&lazy->map, blk, &home,
-				     jbd2_lazy_no_revoke, NULL);
+		jbd2_jmap_apply_slot(&lazy->map, blk, &home, NULL, NULL);
 	jbd2_jmap_apply_end(&lazy->map, end);
 	for (i = 0; i < scan->nr_revokes; i++)
 		jbd2_jmap_drop(&lazy->map, scan->revokes[i], &blk);

@@ -303,31 +303,6 @@ static bool scrub_interrupted(struct jbd2_lazy *lazy)
 /* ------------------------------------------------------------------------- */
 /* Getting past it                                                            */
 
-/**
- * jbd2_lazy_read_again() - a copy that is to be written again could not be read
- * @lazy: the journal
- * @item: the copy, with its buffer
- *
- * Return: 1 if the buffer is up to date now; 0 if nobody needs the copy any
- * more; -EIO, with a message.
- */
-int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item)
-{
-	journal_t *journal = lazy->journal;
-	unsigned long now;
-
-	if (!is_journal_aborted(journal) && !jbd2_lazy_read_item(lazy, item))
-		return 1;
-	if (!jbd2_jmap_lookup(&lazy->map, item->home, &now, NULL) ||
-	    now != item->log_blk)
-		return 0;
-	if (!is_journal_aborted(journal))
-		pr_err_ratelimited("JBD2: %s: block %llu of metadata cannot be read from log block %lu; run e2fsck\n",
-				   journal->j_devname, item->home,
-				   item->log_blk);
-	return -EIO;
-}
-
 /* Commit what was re-logged, and what was waiting to be, and let go of it. */
 static int scrub_let_go(struct jbd2_lazy *lazy)
 {
