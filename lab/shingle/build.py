@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,8 @@ _MORE = {
 }
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (smp.py).
 SMP, KCSAN = "smp", "kcsan"
+# Where files are compiled that no kernel is made of.
+LINT = BUILD / "lint"
 _ON_A_PC = {SMP, KCSAN}
 # A machine that counts which lines ran (coverage.py).
 COVERAGE = "coverage"
@@ -420,19 +422,22 @@ def compiled_alone(
     added: Mapping[str, Path],
     made_of: kernel_tree.Recipe | None = None,
     texts: Sequence[str] | None = None,
+    without: Collection[str] = (),
 ) -> str:
     """What make says when it compiles the files of `watched` anew, and the `added` ones, told `more`.
 
     All of our code is on, with its unit tests and what is for tests only. Nothing is linked. With a recipe and
-    fragments of another tree, it is what that tree has of these files.
+    fragments of another tree, it is what that tree has of these files, but for those `without` which it is to do.
+    The objects are in `LINT` then.
     """
     made_of = made_of or recipe("main", build_crates())
     made_of = kernel_tree.Recipe({**made_of.overlay, **added}, made_of.patches)
     texts = texts or [path.read_text() for path in fragments(COVERAGE)]
     with locked("kernel"):
         # A folder of its own, and the flags of `main`: nothing is counted.
-        make = _configured("lint", "main", made_of, texts)
-        present = [name for name in (*watched(), *added) if (BUILD / "linux" / name).exists()]
+        make = _configured(LINT.name, "main", made_of, texts)
+        wanted = [name for name in (*watched(), *added) if name not in without]
+        present = [name for name in wanted if (BUILD / "linux" / name).exists()]
         objects = [str(Path(name).with_suffix(".o")) for name in present]
         for each in objects:
             (make.out / each).unlink(missing_ok=True)

@@ -116,7 +116,7 @@ def test_another_version_is_named(
 
 
 def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> None:
-    """Mounted by the helper, worked, read past the caches, unmounted, mounted again: the same tree with its data."""
+    """Mounted by the helper, worked, read past the caches, unmounted, unloaded, mounted again: the same tree."""
     lazy, stock = image(workshop / "lazy.img"), image(workshop / "stock.img", mib=128, journal_mib=4)
     booted = guest.boot(
         f"""
@@ -134,6 +134,8 @@ def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> 
         run fsck fsck -a /dev/vda
         run idle ext4lazy status --scan --json /dev/vda
         run check ext4lazy check /dev/vda
+        run unloaded modprobe -r ext4lazy
+        say left: "$(grep -c ext4lazy /proc/modules)"
         run again mount /mnt
         say rebuilt: $(kept)
         run verified {MIX} --set stage=\\"verify\\"
@@ -158,6 +160,7 @@ def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> 
     assert idle["log"] == "kept"
     assert idle["live_blocks"] == int(booted.one("rebuilt"))
     assert "no errors" in booted.one("check")
+    assert booted.one("left") == "0"
     assert "leaves the log empty" in booted.one("drained")
     assert empty["log"] == "empty"
     # Plain ext4 for everybody, without a replay.

@@ -123,6 +123,21 @@ def test_sparse_gcc_and_kernel_doc_have_nothing_new_to_say(compiled: list[tuple[
     hold([each for each in compiled if each[0] != "fs/jbd2/faulty.c"], COMPILED)
 
 
+def test_without_the_option_nothing_of_it_is_called() -> None:
+    """A kernel without CONFIG_JBD2_LAZY links: what upstream's files call of us is gone with it."""
+    ours = {name for name in build.watched() if Path(name).match("fs/jbd2/lazy*.c") or Path(name).match("jmap*.c")}
+    texts = [path.read_text() for path in build.fragments("main")]
+    off = [re.sub(r"^CONFIG_JBD2_LAZY\w*=y$", "", text, flags=re.MULTILINE) for text in texts]
+    assert off != texts
+    said = build.compiled_alone(["W=1"], {}, texts=[*off, "# CONFIG_JBD2_LAZY is not set\n"], without=ours)
+    assert "CONFIG_JBD2_LAZY=y" not in (build.LINT / ".config").read_text()
+    theirs = [build.LINT / Path(name).with_suffix(".o") for name in build.watched() if name not in ours]
+    calls = subprocess.run(["nm", "-A", "-u", *theirs], capture_output=True, text=True, check=True).stdout
+    assert "jbd2_journal_get_write_access" in calls
+    assert [line for line in calls.splitlines() if re.search(r" (__)?jbd2_(lazy|jmap|snap)_", line)] == []
+    assert [each for each in findings(said) if "lazy" in each[1]] == []
+
+
 @pytest.mark.parametrize("checker", _FAULTS)
 def test_each_of_them_sees_a_fault(compiled: list[tuple[str, str]], checker: str) -> None:
     assert [text for file, text in compiled if file == "fs/jbd2/faulty.c" and _FAULTS[checker] in text] != []
