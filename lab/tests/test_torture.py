@@ -35,6 +35,25 @@ def test_a_series_has_each_feature_and_logs_as_users_have_them(seed: int) -> Non
     assert {shape.log_mib for shape in many} == {4, 16, 64, 256, 1024}
 
 
+def test_mke2fs_makes_each_of_the_first_fifty_six_volumes(tmp_path: Path) -> None:
+    """All logs with all features, where each log has each feature once at least."""
+    disk, journal = tmp_path / "disk", tmp_path / "journal"
+    made = set()
+    for shape in itertools.islice(torture.shapes(1), 56):
+        if (shape.log_mib, shape.feature) in made:
+            continue
+        made.add((shape.log_mib, shape.feature))
+        for path, size in ((disk, shape.file_system_bytes), (journal, shape.log_mib << 20)):
+            path.unlink(missing_ok=True)
+            path.touch()
+            os.truncate(path, size)
+        if shape.made.external:
+            subprocess.run(shape.made_journal(str(journal)), check=True)
+            continue  # it wants a block device
+        subprocess.run(shape.mke2fs(str(disk), None), check=True)
+    assert {log for log, _ in made} == {4, 16, 64, 256, 1024}
+
+
 def test_a_feature_can_be_left_out_by_its_name() -> None:
     assert "quota" not in {shape.feature for shape in drawn(1, 20, ("quota",))}
     with pytest.raises(Failure, match="quotas"):

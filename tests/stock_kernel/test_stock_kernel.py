@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,72 @@ def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Gues
     for one in (by_stock, by_lazy):
         done = subprocess.run([TOOL, "check", "--scratch", workshop, one], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"SEED={SEED}, killed after {CRASH_S:.2f} s: {done.stdout}{done.stderr}"
+
+
+def test_a_suspend_finds_no_thread_that_waits_for_a_frozen_one(guest: Guest, workshop: Path) -> None:
+    """pm_test=freezer, forty times under a load that keeps the cleaner at work, on four processors."""
+    disk = image(workshop / "suspend.img", journal_mib=16)
+    booted = replace(guest, cpus=4).boot(
+        f"""
+        run mount mount -t ext4lazy /dev/vda /mnt
+        mkdir /mnt/a /mnt/b
+        for place in a b; do
+            while [ ! -e /tmp/over ]; do
+                {CHURN.replace("/mnt", "/mnt/$place")} --set operations=4000 || touch /tmp/broken
+                rm -r /mnt/$place/churn
+            done >/dev/null 2>&1 &
+        done
+        sleep 10
+        echo 0 >/sys/module/suspend/parameters/pm_test_delay
+        echo freezer >/sys/power/pm_test
+        say cleaned before: "$(($(lazy vda relogged) + $(lazy vda swept)))"
+        for round in $(seq 40); do
+            sleep 0.5
+            echo freeze >/sys/power/state || say refused: "$round"
+        done
+        say cleaned behind: "$(($(lazy vda relogged) + $(lazy vda swept)))"
+        touch /tmp/over
+        wait
+        [ ! -e /tmp/broken ] || fail the load broke
+        run unmounted umount /mnt
+        """,
+        [disk],
+        folder=workshop,
+        limit_s=1200,
+    )
+    no_trouble(booted)
+    assert booted.console.count("Freezing remaining freezable tasks completed") == 40
+    assert "refused" not in booted.results
+    assert int(booted.one("cleaned behind")) > int(booted.one("cleaned before"))
+
+
+def test_readers_of_the_device_and_of_its_files_do_not_wait_for_each_other(guest: Guest, workshop: Path) -> None:
+    """Blocks of 1 KiB, so four buffers share a folio; four processors; nobody waits for twenty seconds."""
+    disk = workshop / "readers.img"
+    with disk.open("wb") as file:
+        file.truncate(512 << 20)
+    subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext4", "-b", "1024", "-J", "size=16", disk], check=True)
+    booted = replace(guest, cpus=4).boot(
+        f"""
+        echo 20 >/proc/sys/kernel/hung_task_timeout_secs
+        echo 5 >/proc/sys/kernel/hung_task_check_interval_secs
+        run mount mount -t ext4lazy /dev/vda /mnt
+        run made {CHURN} --set operations=20000
+        sync
+        say logged: "$(lazy vda live_blocks)"
+        (while [ ! -e /tmp/over ]; do cat /dev/vda >/dev/null; done) &
+        (while [ ! -e /tmp/over ]; do echo 3 >/proc/sys/vm/drop_caches; sleep 0.3; done) &
+        (while [ ! -e /tmp/over ]; do find /mnt -type f -size +1000 >/dev/null; done) &
+        (while [ ! -e /tmp/over ]; do find /mnt -type f -size +1000 >/dev/null; done) &
+        sleep 90
+        touch /tmp/over
+        wait
+        run unmounted umount /mnt
+        """,
+        [disk],
+        folder=workshop,
+        limit_s=1200,
+    )
+    no_trouble(booted)
+    assert int(booted.one("logged")) > 1000
+    assert "blocked for more than" not in booted.console
