@@ -32,6 +32,7 @@ static u32 slots, layout_kind, versions;
 /* Blocks that are damaged at once at most, each at most so far from the last. */
 static u32 damage_run = 3;
 #define DAMAGE_STEP	4U
+#define DAMAGE_MOST	8U
 static bool escapes, high_homes, warned, may_warn, quiet;
 /* A transaction that holds a snapshot and is not durable, and the last that is. */
 static bool cut_snapshot;
@@ -881,8 +882,7 @@ static void remember_truth(const u32 *expected)
 /* What is in memory goes; what is on the disk stays. */
 static void power_off(u32 luck)
 {
-	struct snap_ref ref;
-	tid_t known;
+	struct lazy_mark mark;
 	u32 i;
 
 	for (i = 0; i < nr_homes; i++) {
@@ -897,8 +897,8 @@ static void power_off(u32 luck)
 	if (journal.j_lazy)
 		stock_unload();
 	disk_crash(luck);
-	if (jbd2_lazy_marked(sb_read(), &known, &ref) && newest_snapshot &&
-	    ref.tid != newest_snapshot)
+	if (jbd2_lazy_marked(sb_read(), &mark) && newest_snapshot &&
+	    mark.snapshot.tid != newest_snapshot)
 		stats.crashes_before_marker++;
 }
 
@@ -952,11 +952,10 @@ static void mount(void)
 
 static void mount_without_memory(u32 nth)
 {
-	struct snap_ref ref;
-	tid_t known;
+	struct lazy_mark mark;
 	int err;
 
-	if (!jbd2_lazy_marked(sb_read(), &known, &ref))
+	if (!jbd2_lazy_marked(sb_read(), &mark))
 		return;
 	quiet = true;
 	alloc_fail_at(nth);
@@ -1076,23 +1075,24 @@ static void damage_and_mount(u32 luck, u32 how)
 {
 	const journal_superblock_t *sb;
 	unsigned long blk, tail;
-	struct snap_ref ref;
-	tid_t known;
+	const struct snap_ref *ref;
+	struct lazy_mark mark;
 	u32 i, span;
 
 	power_off(luck);
 	sb = sb_read();
 	tail = be32_to_cpu(sb->s_start);
 	stats.crash_mounts++;
-	if (!jbd2_lazy_marked(sb, &known, &ref) || !ref.blocks ||
-	    tid_gt(be32_to_cpu(sb->s_sequence), ref.tid)) {
+	ref = &mark.snapshot;
+	if (!jbd2_lazy_marked(sb, &mark) || !ref->blocks ||
+	    tid_gt(be32_to_cpu(sb->s_sequence), ref->tid)) {
 		mount();
 		return;
 	}
-	blk = ref.log_blk;
-	span = jbd2_lazy_log_distance(&journal, tail, ref.start);
+	blk = ref->log_blk;
+	span = jbd2_lazy_log_distance(&journal, tail, ref->start);
 	if (how % 8 < 5 || !span) {
-		for (i = how / 8 % ref.blocks; i; i--)
+		for (i = how / 8 % ref->blocks; i; i--)
 			blk = jbd2_lazy_next_log_blk(&journal, blk);
 		if (mount_damaged(blk, how))
 			model_fail("nobody notices the damage");
@@ -1150,22 +1150,32 @@ static unsigned long blocks_on(unsigned long blk, u32 steps)
 	return blk;
 }
 
-/* Damage @run blocks, side by side or with others between, anywhere in the log. */
+/*
+ * Damage @run blocks, side by side or with others between, anywhere in the log;
+ * half of the last ones are the last block of the log, mostly a commit block.
+ */
 static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 {
 	u32 apart = 1 + how / 4 % DAMAGE_STEP;
 	const journal_superblock_t *sb;
-	u8 before[8][BLOCK];
-	unsigned long blk, first;
-	struct snap_ref ref;
+	u8 before[DAMAGE_MOST][BLOCK];
+	unsigned long blks[DAMAGE_MOST], end;
+	struct lazy_mark mark;
 	u32 i, span = 0;
-	tid_t known;
 	int err;
 
-	power_off(luck);
+	/* Half of the logs end where the marker says. */
+	if (luck % 2) {
+		if (running)
+			commit_with(0);
+		if (__jbd2_lazy_seal(&journal) < 0 &&
+		    !is_journal_aborted(&journal))
+			model_fail("sealing fails");
+	}
+	power_off(luck / 2);
 	sb = sb_read();
 	stats.crash_mounts++;
-	if (jbd2_lazy_marked(sb, &known, &ref) && nr_log)
+	if (jbd2_lazy_marked(sb, &mark) && nr_log)
 		span = jbd2_lazy_log_distance(&journal, be32_to_cpu(sb->s_start),
 					 log_list[nr_log - 1].log_end);
 	if (!span || tid_gt(be32_to_cpu(sb->s_sequence),
@@ -1173,14 +1183,21 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 		mount();
 		return;
 	}
-	first = blocks_on(be32_to_cpu(sb->s_start), where % span);
-	run = min(run, ARRAY_SIZE(before));
-	for (i = 0, blk = first; i < run; i++, blk = blocks_on(blk, apart)) {
-		memcpy(before[i], disk_block(blk), BLOCK);
-		disk_damage(blk, how);
+	/* Often near the end, where nothing behind tells what was there. */
+	end = blocks_on(be32_to_cpu(sb->s_start), span - 1);
+	blks[0] = blocks_on(be32_to_cpu(sb->s_start),
+			    where % 2 ? where / 2 % span :
+					span - 1 - where / 2 % min(span, 12U));
+	run = min(run, DAMAGE_MOST);
+	for (i = 0; i < run; i++) {
+		if (i)
+			blks[i] = blocks_on(blks[i - 1], apart);
+		if (i && i + 1 == run && how / 16 % 2)
+			blks[i] = end;
+		memcpy(before[i], disk_block(blks[i]), BLOCK);
+		disk_damage(blks[i], how);
+		say("damage %u to log block %lu\n", how % 4, blks[i]);
 	}
-	say("damage %u to %u log blocks, each %uth from %lu on\n", how % 4, run,
-	    apart, first);
 	may_warn = true;
 	warned = false;
 	err = stock_mount_with(layout_kind, true, stock_replay);
@@ -1190,10 +1207,10 @@ static void damage_anywhere(u32 luck, u32 where, u32 how, u32 run)
 	else if (err)
 		model_fail("the mount fails: %d", err);
 	else
-		check_damaged(be32_to_cpu(sb->s_sequence), known);
+		check_damaged(be32_to_cpu(sb->s_sequence), mark.known);
 	stats.damage_bridged += !err && warned;
-	for (i = 0, blk = first; i < run; i++, blk = blocks_on(blk, apart))
-		disk_restore(blk, before[i]);
+	while (run--)
+		disk_restore(blks[run], before[run]);
 	if (journal.j_lazy)
 		stock_unload();
 	if (!failed)
@@ -1290,11 +1307,11 @@ static void step(bool alone)
 			break;
 		first = take();
 		nr = take();
-		if (first % 4)
+		if (first % 2)
 			damage_and_mount(nr, take());
 		else
 			damage_anywhere(nr, take() | take() << 8, take(),
-					1 + first / 4 % damage_run);
+					1 + first / 2 % damage_run);
 		break;
 	case 30:
 		first = take();

@@ -639,6 +639,7 @@ static int lazy_start(u32 kind)
 			abort();
 	}
 	INIT_LIST_HEAD(&lazy->revokes);
+	spin_lock_init(&lazy->mark_lock);
 	lazy->recovered = !(journal.j_flags & JBD2_LOADED);
 	journal.j_lazy = lazy;
 	if (!lazy->recovered) {
@@ -649,6 +650,7 @@ static int lazy_start(u32 kind)
 		journal.j_commit_sequence += skipped;
 		journal.j_commit_request += skipped;
 		journal.j_flags |= JBD2_FLUSHED;
+		lazy->mark.known = journal.j_commit_sequence;
 		jbd2_jmap_apply_end(&lazy->map, journal.j_head);
 	}
 	return 0;

@@ -7,11 +7,13 @@
 #include <kunit/test.h>
 #include "lazy.h"
 
-#define KNOWN	41
-
-static const struct snap_ref snapshot = {
-	.log_blk = 7, .blocks = 3, .tid = 40, .start = 5,
-	.digest = 0x123456789abcdef0,
+static const struct lazy_mark mark = {
+	.known = 41,
+	.end = 17,
+	.snapshot = {
+		.log_blk = 7, .blocks = 3, .tid = 40, .start = 5,
+		.digest = 0x123456789abcdef0,
+	},
 };
 
 struct marker_case {
@@ -43,7 +45,7 @@ static void next_transaction(journal_superblock_t *sb)
 static void emptied(journal_superblock_t *sb)
 {
 	sb->s_start = 0;
-	jbd2_lazy_mark(sb, KNOWN, &snapshot);
+	jbd2_lazy_mark(sb, &mark);
 }
 
 static void padding_cleared(journal_superblock_t *sb)
@@ -77,8 +79,7 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 {
 	journal_superblock_t *sb = kunit_kzalloc(test, sizeof(*sb), GFP_KERNEL);
 	const struct marker_case *each;
-	struct snap_ref found;
-	tid_t known;
+	struct lazy_mark found;
 
 	KUNIT_ASSERT_NOT_NULL(test, sb);
 	for (each = marker_cases;
@@ -86,14 +87,13 @@ static void marker_says_who_moved_the_tail(struct kunit *test)
 		memset(sb, 0, sizeof(*sb));
 		sb->s_sequence = cpu_to_be32(100);
 		sb->s_start = cpu_to_be32(5);
-		jbd2_lazy_mark(sb, KNOWN, &snapshot);
+		jbd2_lazy_mark(sb, &mark);
 		each->change(sb);
-		KUNIT_EXPECT_EQ_MSG(test, jbd2_lazy_marked(sb, &known, &found),
+		KUNIT_EXPECT_EQ_MSG(test, jbd2_lazy_marked(sb, &found),
 				    each->ours, "%s", each->name);
 		if (!each->ours)
 			continue;
-		KUNIT_EXPECT_EQ(test, known, KNOWN);
-		KUNIT_EXPECT_MEMEQ(test, &found, &snapshot, sizeof(found));
+		KUNIT_EXPECT_MEMEQ(test, &found, &mark, sizeof(found));
 	}
 }
 
@@ -107,7 +107,7 @@ static void marker_stays_within_the_padding(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, before);
 	memset(sb, 0xa5, sizeof(*sb));
 	memcpy(before, sb, sizeof(*sb));
-	jbd2_lazy_mark(sb, KNOWN, &snapshot);
+	jbd2_lazy_mark(sb, &mark);
 	KUNIT_EXPECT_MEMNEQ(test, sb, before, sizeof(*sb));
 	/* Upstream takes new fields from the start of the padding. */
 	memcpy(&sb->s_padding[24], &before->s_padding[24],

@@ -165,6 +165,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		cond_resched();
 	}
 	if (!aborted) {
+		jbd2_lazy_durable(lazy, transaction->t_tid, end);
 		jbd2_lazy_snapshot_committed(lazy, blocks);
 		jbd2_lazy_clean_after_commit(lazy, blocks);
 	}
@@ -259,6 +260,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	lazy->extents = extents;
 	lazy->nr_extents = nr_extents;
 	INIT_LIST_HEAD(&lazy->revokes);
+	spin_lock_init(&lazy->mark_lock);
 	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
 
 	err = -EBUSY;
@@ -271,6 +273,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		if (!lazy->recovered) {
 			lazy_skip_remains(journal);
 			journal->j_flags |= JBD2_FLUSHED;
+			lazy->mark.known = journal->j_commit_sequence;
 			jbd2_jmap_apply_end(&lazy->map, journal->j_head);
 		}
 		err = 0;

@@ -38,6 +38,13 @@ struct snap_ref {
 	u64 digest;		/* of the map (jbd2_jmap_digest_of()) */
 };
 
+/* What the marker in the journal superblock says. */
+struct lazy_mark {
+	tid_t known;		/* a transaction that is durable */
+	u32 end;		/* the log block behind it */
+	struct snap_ref snapshot;	/* the newest, of @known or before it */
+};
+
 /* lazy_snapshot.c [commit thread, load] */
 struct lazy_snapshots {
 	u32 period;		/* log blocks from one to the next */
@@ -47,9 +54,6 @@ struct lazy_snapshots {
 	bool unmarked;		/* the marker points at an older one */
 	u32 reserved;		/* blocks, or 0 for no snapshot */
 	struct snap_ref fresh;	/* written, not yet committed */
-
-	spinlock_t lock;	/* leaf */
-	struct snap_ref newest;	/* committed [lock] */
 
 	void *buffer;
 	u32 buffer_blocks;
@@ -113,6 +117,10 @@ struct jbd2_lazy {
 	unsigned long scan_start;	/* the log block behind them [load] */
 	tid_t scan_tid;			/* the first that is not there [load] */
 	tid_t scan_known;		/* one that was durable [load] */
+	spinlock_t mark_lock;		/* leaf */
+	struct lazy_mark mark;		/* of all that is durable [mark_lock,
+					 * load]
+					 */
 	u64 scan_blocks;		/* log blocks that were read [load] */
 	u32 loaded;			/* snapshots that were read [load] */
 	u32 lost;			/* copies that damage cost [load] */
@@ -187,10 +195,9 @@ int jbd2_lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 int jbd2_lazy_checkpoint(journal_t *journal);
 
 /* lazy_mount.c */
-void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
-		    const struct snap_ref *snapshot);
-bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
-		      struct snap_ref *snapshot);
+void jbd2_lazy_mark(journal_superblock_t *sb, const struct lazy_mark *mark);
+bool jbd2_lazy_marked(const journal_superblock_t *sb, struct lazy_mark *mark);
+void jbd2_lazy_durable(struct jbd2_lazy *lazy, tid_t tid, unsigned long end);
 void jbd2_lazy_forget_mount(struct jbd2_lazy *lazy);
 
 /* lazy_scan.c */
@@ -207,7 +214,7 @@ void jbd2_lazy_reader_seek(struct log_reader *reader, unsigned long log_blk,
 void *jbd2_lazy_reader_next(struct log_reader *reader, u32 wanted);
 bool jbd2_lazy_tail_csum_ok(journal_t *journal, void *data);
 int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
-		   const struct snap_ref *snapshot, bool load, tid_t known);
+		   bool load);
 
 /* lazy_snapshot.c */
 enum snap_kind {
@@ -238,14 +245,10 @@ int jbd2_snap_get(struct snap_block *block, enum snap_kind *kind, u32 *slot,
 int jbd2_lazy_snapshot_init(struct jbd2_lazy *lazy);
 void jbd2_lazy_snapshot_destroy(struct jbd2_lazy *lazy);
 void jbd2_lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks);
-void jbd2_lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
-			       struct snap_ref *ref);
-bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy,
-			       const struct snap_ref *ref);
-bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
-			     u32 index, void *data, u64 *digest);
-void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy,
-			       const struct snap_ref *ref);
+bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy);
+bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, u32 index, void *data,
+			     u64 *digest);
+void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy);
 
 /* lazy_clean.c */
 int jbd2_lazy_clean_init(struct jbd2_lazy *lazy);

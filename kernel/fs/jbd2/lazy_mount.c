@@ -75,7 +75,8 @@ struct lazy_marker {
 	__be32 snap_tid;
 	__be32 snap_start;	/* where its transaction begins */
 	__be32 snap_digest[2];	/* of the map, high and low half */
-	__be32 reserved[5];
+	__be32 end;		/* the log block behind @known */
+	__be32 reserved[4];
 };
 
 #define LAZY_MARKER_WORD	24	/* of the 40 of s_padding */
@@ -87,10 +88,10 @@ static struct lazy_marker *lazy_marker_of(const journal_superblock_t *sb)
 	return (struct lazy_marker *)&sb->s_padding[LAZY_MARKER_WORD];
 }
 
-/* Sign the tail that @sb names; @known and @snapshot are committed. */
-void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
-		    const struct snap_ref *snapshot)
+/* Sign the tail that @sb names. */
+void jbd2_lazy_mark(journal_superblock_t *sb, const struct lazy_mark *mark)
 {
+	const struct snap_ref *snapshot = &mark->snapshot;
 	struct lazy_marker *marker = lazy_marker_of(sb);
 
 	memset(marker, 0, sizeof(*marker));
@@ -98,7 +99,8 @@ void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
 	marker->version = cpu_to_be32(LAZY_VERSION);
 	marker->sequence = sb->s_sequence;
 	marker->start = sb->s_start;
-	marker->known = cpu_to_be32(known);
+	marker->known = cpu_to_be32(mark->known);
+	marker->end = cpu_to_be32(mark->end);
 	if (!snapshot->blocks)
 		return;
 	marker->snap_log_blk = cpu_to_be32(snapshot->log_blk);
@@ -110,12 +112,13 @@ void jbd2_lazy_mark(journal_superblock_t *sb, tid_t known,
 }
 
 /* Whether there is a log, and lazy journaling was the last to move its tail. */
-bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
-		      struct snap_ref *snapshot)
+bool jbd2_lazy_marked(const journal_superblock_t *sb, struct lazy_mark *mark)
 {
 	const struct lazy_marker *marker = lazy_marker_of(sb);
+	struct snap_ref *snapshot = &mark->snapshot;
 
-	*known = be32_to_cpu(marker->known);
+	mark->known = be32_to_cpu(marker->known);
+	mark->end = be32_to_cpu(marker->end);
 	snapshot->log_blk = be32_to_cpu(marker->snap_log_blk);
 	snapshot->blocks = be32_to_cpu(marker->snap_blocks);
 	snapshot->tid = be32_to_cpu(marker->snap_tid);
@@ -139,10 +142,9 @@ bool jbd2_lazy_marked(const journal_superblock_t *sb, tid_t *known,
  */
 bool jbd2_lazy_log_kept(journal_t *journal)
 {
-	struct snap_ref snapshot;
-	tid_t known;
+	struct lazy_mark mark;
 
-	return jbd2_lazy_marked(journal->j_superblock, &known, &snapshot) &&
+	return jbd2_lazy_marked(journal->j_superblock, &mark) &&
 	       journal->j_tail >= journal->j_first &&
 	       journal->j_tail < journal->j_last;
 }
@@ -198,32 +200,27 @@ static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
 int __jbd2_lazy_recover(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
+	const struct snap_ref *newest = &lazy->mark.snapshot;
 	struct log_reader *reader;
-	struct snap_ref newest;
 	int err = -EAGAIN;
-	tid_t known;
 
 	reader = jbd2_lazy_reader_alloc(lazy);
 	if (!reader)
 		return -ENOMEM;
 	lazy->homes = div_u64(bdev_nr_bytes(journal->j_fs_dev),
 			      journal->j_blocksize);
-	jbd2_lazy_marked(journal->j_superblock, &known, &newest);
-	if (jbd2_lazy_snapshot_usable(lazy, &newest)) {
-		/* The marker was written after the snapshot's transaction. */
-		if (tid_gt(newest.tid, known))
-			known = newest.tid;
-		err = jbd2_lazy_scan(lazy, reader, &newest, true, known);
+	jbd2_lazy_marked(journal->j_superblock, &lazy->mark);
+	if (jbd2_lazy_snapshot_usable(lazy)) {
+		err = jbd2_lazy_scan(lazy, reader, true);
 		if (err == -EAGAIN)
 			pr_warn("JBD2: %s: the snapshot of transaction %u at log block %u is damaged, scanning the whole log\n",
-				journal->j_devname, newest.tid, newest.log_blk);
+				journal->j_devname, newest->tid,
+				newest->log_blk);
 	} else {
-		newest.blocks = 0;
+		lazy->mark.snapshot.blocks = 0;
 	}
 	if (err == -EAGAIN)
-		err = jbd2_lazy_scan(lazy, reader,
-				     newest.blocks ? &newest : NULL, false,
-				     known);
+		err = jbd2_lazy_scan(lazy, reader, false);
 	jbd2_lazy_reader_free(reader);
 	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",
@@ -239,7 +236,8 @@ int __jbd2_lazy_recover(journal_t *journal)
 	/* The file system takes note, as of an error at run time. */
 	if (lazy->lost)
 		journal->j_errno = -EFSCORRUPTED;
-	jbd2_lazy_snapshot_loaded(lazy, &newest);
+	jbd2_lazy_snapshot_loaded(lazy);
+	jbd2_lazy_durable(lazy, lazy->scan_tid - 1, lazy->scan_start);
 	lazy->rebuilt = lazy->map.nr_live;
 	pr_info("JBD2: %s: kept %llu blocks in the log, %lu log blocks, transactions %u to %u; read %u snapshots, %llu log blocks\n",
 		journal->j_devname, lazy->rebuilt, lazy->scanned,
@@ -307,6 +305,15 @@ void __jbd2_lazy_commit_begin(journal_t *journal)
 /* ------------------------------------------------------------------------- */
 /* The journal superblock                                                     */
 
+/* A transaction is durable; @end is the log block behind it. */
+void jbd2_lazy_durable(struct jbd2_lazy *lazy, tid_t tid, unsigned long end)
+{
+	spin_lock(&lazy->mark_lock);
+	lazy->mark.known = tid;
+	lazy->mark.end = end;
+	spin_unlock(&lazy->mark_lock);
+}
+
 /*
  * The journal superblock is about to be written: sign it.
  *
@@ -316,21 +323,17 @@ void __jbd2_lazy_stamp(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
 	journal_superblock_t *sb = journal->j_superblock;
-	tid_t known = READ_ONCE(journal->j_commit_sequence);
-	struct snap_ref snapshot;
+	struct lazy_mark mark;
 
-	/*
-	 * An error: s_sequence and s_start are not touched, and what is called
-	 * committed now may not be in the log.
-	 */
+	/* An error: s_sequence and s_start are not touched. */
 	if (is_journal_aborted(journal))
 		return;
-	if (READ_ONCE(lazy->tombstone))
-		known = lazy->tombstone_tid - 1;
-	jbd2_lazy_snapshot_newest(lazy, be32_to_cpu(sb->s_sequence), &snapshot);
-	if (snapshot.blocks && tid_gt(snapshot.tid, known))
-		known = snapshot.tid;
-	jbd2_lazy_mark(sb, known, &snapshot);
+	spin_lock(&lazy->mark_lock);
+	mark = lazy->mark;
+	spin_unlock(&lazy->mark_lock);
+	if (tid_gt(be32_to_cpu(sb->s_sequence), mark.snapshot.tid))
+		mark.snapshot.blocks = 0;
+	jbd2_lazy_mark(sb, &mark);
 
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DEBUG) && sb->s_start)	/* INV-K5 */
 		WARN_ON_ONCE(jbd2_jmap_live_before(&lazy->map,

@@ -26,7 +26,7 @@
  *					  mount, if more is damaged before it
  *	a later one, further behind     more than that          the mount
  *	none, and the marker says that  a commit block          nothing
- *	the transaction was durable
+ *	the transaction ends here
  *	none                            the log ends here
  *
  * Revokes cannot be guessed, and without one a freed block would be written
@@ -282,8 +282,7 @@ struct log_scan {
 	tid_t known;			/* was durable, says the marker */
 	u32 copies;			/* that its descriptors tell of */
 	unsigned long damaged;		/* a block of this transaction, or 0 */
-	const struct snap_ref *snapshot;	/* that the marker points at */
-	bool load;			/* begin with it */
+	bool load;			/* begin with the snapshot */
 	void *descriptor;		/* a block */
 	u64 *revokes;
 	u32 nr_revokes, room;
@@ -583,7 +582,8 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 			scan->known = found - 1;
 		return NULL;
 	}
-	if (!tid_geq(scan->known, scan->tid) || !scan->copies)
+	/* Nothing tells a commit block from a revoke block but where it is. */
+	if (lazy->mark.known != scan->tid || lazy->mark.end != behind)
 		return NULL;
 	return ERR_PTR(scan_apply(scan, NULL, behind));	/* NULL for 0 */
 }
@@ -596,12 +596,12 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
  */
 static int scan_snapshot(struct log_scan *scan)
 {
-	const struct snap_ref *ref = scan->snapshot;
 	struct jbd2_lazy *lazy = scan->lazy;
+	const struct snap_ref *ref = &lazy->mark.snapshot;
 	u64 digest = 0;
 	u32 i;
 
-	if (!ref || ref->tid != scan->tid || ref->log_blk != scan->blk)
+	if (!ref->blocks || ref->tid != scan->tid || ref->log_blk != scan->blk)
 		return 0;
 	if (scan->used + ref->blocks >= lazy->map.nr_slots)
 		return scan->load ? -EAGAIN : 0;
@@ -609,7 +609,7 @@ static int scan_snapshot(struct log_scan *scan)
 		void *data = scan_take(scan, ref->blocks - i + scan_search(scan));
 
 		if (scan->load &&
-		    !jbd2_lazy_snapshot_take(lazy, ref, i, data, &digest))
+		    !jbd2_lazy_snapshot_take(lazy, i, data, &digest))
 			return -EAGAIN;
 	}
 	lazy->loaded = scan->load;
@@ -652,21 +652,20 @@ static int scan_block(struct log_scan *scan)
  * jbd2_lazy_scan() - put the log into the map
  * @lazy: a journal that is being loaded
  * @reader: to read with
- * @snapshot: what the marker points at, or NULL
- * @load: begin with the snapshot, not with the tail
- * @known: a transaction that was durable, says the marker
+ * @load: begin with the snapshot of the marker, not with the tail
  *
  * Sets scan_tid and scan_start to the transaction that is not in the log any
  * more and to where it would begin, scanned to the distance from the tail to
- * there, and scan_known to a transaction that was durable, @known or a later
- * one.
+ * there, and scan_known to a transaction that was durable, the marker's or a
+ * later one.
  *
  * Return: 0; -EAGAIN if the snapshot is not what was written; -EFSCORRUPTED,
  * with a message, if the log cannot be that; -EIO, -ENOMEM.
  */
 int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
-		   const struct snap_ref *snapshot, bool load, tid_t known)
+		   bool load)
 {
+	const struct snap_ref *snapshot = &lazy->mark.snapshot;
 	journal_t *journal = lazy->journal;
 	unsigned long begin = load ? snapshot->start : journal->j_tail;
 	u32 used = jbd2_lazy_log_distance(journal, journal->j_tail, begin);
@@ -677,8 +676,7 @@ int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
 		.start = begin,
 		.blk = begin,
 		.used = used,
-		.known = known,
-		.snapshot = snapshot,
+		.known = lazy->mark.known,
 		.load = load,
 	};
 	int ret;

@@ -35,7 +35,7 @@
  * checksums and finds nothing to do.
  *
  * Locking: the commit thread does all of it, or the mount before there is one.
- * Others read what the marker points at only, under snaps.lock.
+ * Others read what the marker points at only, under mark_lock.
  */
 
 #include <linux/bio.h>
@@ -454,9 +454,9 @@ void jbd2_lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
 	snaps->since += blocks;
 	atomic64_add(blocks, &snaps->logged);
 	if (snaps->fresh.blocks) {
-		spin_lock(&snaps->lock);
-		snaps->newest = snaps->fresh;
-		spin_unlock(&snaps->lock);
+		spin_lock(&lazy->mark_lock);
+		lazy->mark.snapshot = snaps->fresh;
+		spin_unlock(&lazy->mark_lock);
 		snaps->fresh.blocks = 0;
 		/* The mount scans its transaction, too. */
 		snaps->since = blocks;
@@ -474,26 +474,13 @@ void jbd2_lazy_snapshot_committed(struct jbd2_lazy *lazy, u32 blocks)
 	mutex_unlock(&journal->j_checkpoint_mutex);
 }
 
-/* What the marker of a log that begins with @tail points at. */
-void jbd2_lazy_snapshot_newest(struct jbd2_lazy *lazy, tid_t tail,
-			       struct snap_ref *ref)
-{
-	struct lazy_snapshots *snaps = &lazy->snaps;
-
-	spin_lock(&snaps->lock);
-	*ref = snaps->newest;
-	spin_unlock(&snaps->lock);
-	if (tid_gt(tail, ref->tid))
-		ref->blocks = 0;
-}
-
 /* ------------------------------------------------------------------------- */
 /* Reading                                                                    */
 
 /* Whether a mount can start at what the marker points at. */
-bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy,
-			       const struct snap_ref *ref)
+bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy)
 {
+	const struct snap_ref *ref = &lazy->mark.snapshot;
 	journal_t *journal = lazy->journal;
 
 	/* Or it is in front of the tail. */
@@ -507,16 +494,16 @@ bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy,
 /**
  * jbd2_lazy_snapshot_take() - put what a block of a snapshot says into the map
  * @lazy: a journal that is being loaded
- * @ref: the snapshot
  * @index: which block of it
  * @data: its contents, or an error pointer
  * @digest: the sum over what was taken so far; 0 at first
  *
  * Return: false if it is not what was written.
  */
-bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
-			     u32 index, void *data, u64 *digest)
+bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, u32 index, void *data,
+			     u64 *digest)
 {
+	const struct snap_ref *ref = &lazy->mark.snapshot;
 	struct jmap *map = &lazy->map;
 	journal_t *journal = lazy->journal;
 	u32 tail = journal->j_tail - map->first, slot;
@@ -556,21 +543,21 @@ bool jbd2_lazy_snapshot_take(struct jbd2_lazy *lazy, const struct snap_ref *ref,
 	return !ret && (index + 1 < ref->blocks || *digest == ref->digest);
 }
 
-/* The mount has the map; @ref is the snapshot that the marker points at. */
-void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy,
-			       const struct snap_ref *ref)
+/* The mount has the map. */
+void jbd2_lazy_snapshot_loaded(struct jbd2_lazy *lazy)
 {
 	struct lazy_snapshots *snaps = &lazy->snaps;
+	struct snap_ref *ref = &lazy->mark.snapshot;
 	unsigned long from = lazy->journal->j_tail;
 
-	if (lazy->loaded) {
-		snaps->newest = *ref;
-		from = ref->start;
-	}
-	snaps->since =
-		jbd2_lazy_log_distance(lazy->journal, from, lazy->scan_start);
 	/* Damage is only looked past once. */
 	snaps->urgent = lazy->lost || (ref->blocks && !lazy->loaded);
+	if (lazy->loaded)
+		from = ref->start;
+	else
+		ref->blocks = 0;
+	snaps->since =
+		jbd2_lazy_log_distance(lazy->journal, from, lazy->scan_start);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -581,7 +568,6 @@ int jbd2_lazy_snapshot_init(struct jbd2_lazy *lazy)
 	struct lazy_snapshots *snaps = &lazy->snaps;
 	u32 size = lazy->journal->j_blocksize;
 
-	spin_lock_init(&snaps->lock);
 	init_completion(&snaps->done);
 	snaps->period = lazy->map.nr_slots / PERIOD_PART;
 	snaps->buffer_blocks = clamp(lazy->map.nr_slots / 4096, 1U,
