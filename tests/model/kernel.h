@@ -324,6 +324,8 @@ struct page;
 #define virt_to_page(p) \
 	((struct page *)((unsigned long)(p) & ~(PAGE_SIZE - 1)))
 #define vmalloc_to_page(p) virt_to_page(p)
+#define flush_kernel_vmap_range(p, n) do { } while (0)
+#define invalidate_kernel_vmap_range(p, n) do { } while (0)
 
 static inline unsigned int memalloc_nofs_save(void)
 {

@@ -35,7 +35,7 @@
 	each(crashes_in_snapshot) each(lost_writes) each(torn_writes)	\
 	each(remains) each(seals) each(drains) each(stock_replays)	\
 	each(aborts) each(damaged_snapshots) each(damaged_copies)	\
-	each(damage_passed) each(damage_bridged) each(damage_refused)	\
+	each(damage_passed) each(damage_bridged) each(damage_refused) each(holes_refused) \
 	each(mounts_without_memory) each(read_only_mounts)		\
 	each(log_full) each(write_errors)
 

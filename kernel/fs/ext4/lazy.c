@@ -245,6 +245,9 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
 		err = ext4_lazy_refresh(sb, journal);
 	if (!err)
 		err = ext4_lazy_check_refreshed(sb, before);
+	/* The copy in the log may be older than the flag. */
+	if (!err)
+		ext4_set_feature_journal_needs_recovery(sb);
 	/* The caller may write it, and the rest of the log is not at home. */
 	if (err)
 		memcpy(EXT4_SB(sb)->s_es, before, sizeof(*before));
@@ -360,7 +363,8 @@ static void ext4_lazy_gather(struct super_block *sb)
  *
  * The superblock is also written directly, past the log (mount, unmount).
  * Whoever replays the log brings back the copy in it, so before the log is
- * left to others it gets one that is up to date.
+ * left to others it gets one that is up to date.  With journal_lazy_drain none is
+ * left.
  */
 void ext4_lazy_log_super(struct super_block *sb)
 {
@@ -369,6 +373,13 @@ void ext4_lazy_log_super(struct super_block *sb)
 	if (!test_opt2(sb, JOURNAL_LAZY) || !jbd2_lazy(sbi->s_journal) ||
 	    sb_rdonly(sb) || is_journal_aborted(sbi->s_journal))
 		return;
+	if (test_opt2(sb, JOURNAL_LAZY_DRAIN)) {
+		jbd2_journal_lock_updates(sbi->s_journal);
+		/* An error aborts the journal, which others notice. */
+		jbd2_journal_flush(sbi->s_journal, 0);
+		jbd2_journal_unlock_updates(sbi->s_journal);
+		return;
+	}
 	ext4_lazy_gather(sb);
 	jbd2_lazy_closing(sbi->s_journal);
 	schedule_work(&sbi->s_sb_upd_work);
@@ -406,21 +417,27 @@ static void ext4_lazy_close_super(struct super_block *sb)
 /* Before the journal is destroyed: leave a log that others can replay. */
 void ext4_lazy_unmount(struct super_block *sb)
 {
-	struct ext4_sb_info *sbi = EXT4_SB(sb);
-	journal_t *journal = sbi->s_journal;
-
 	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
-	    is_journal_aborted(journal))
+	    is_journal_aborted(EXT4_SB(sb)->s_journal))
 		return;
-	if (test_opt2(sb, JOURNAL_LAZY_DRAIN)) {
-		jbd2_journal_lock_updates(journal);
-		/* An error leaves the log as it is; destroy reports it. */
-		jbd2_journal_flush(journal, 0);
-		jbd2_journal_unlock_updates(journal);
-		return;
-	}
-	ext4_lazy_close_super(sb);
+	if (!test_opt2(sb, JOURNAL_LAZY_DRAIN))
+		ext4_lazy_close_super(sb);
 	ext4_lazy_log_super(sb);
+}
+
+/*
+ * While the file system was read-only e2fsck may have replayed the log, as it
+ * does on the root: then the map tells of a log that is empty.
+ */
+static bool ext4_lazy_log_gone(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	struct jbd2_lazy_stats stats;
+
+	if (!sb_rdonly(sb) || !jbd2_lazy(journal))
+		return false;
+	jbd2_lazy_stats(journal, &stats);
+	return stats.live_blocks && !jbd2_lazy_log_kept(journal);
 }
 
 /**
@@ -446,6 +463,11 @@ int ext4_lazy_check_remount(struct super_block *sb, unsigned int opt,
 	}
 	if (!test_opt2(sb, JOURNAL_LAZY))
 		return 0;
+	if (ext4_lazy_log_gone(sb)) {
+		ext4_msg(sb, KERN_ERR,
+			 "can't remount: the log was emptied while the file system was read-only; unmount it and mount it again");
+		return -EINVAL;
+	}
 	refusal = ext4_lazy_refusal(sb, opt, opt2);
 	if (refusal) {
 		ext4_msg(sb, KERN_ERR,

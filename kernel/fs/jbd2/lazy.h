@@ -116,7 +116,6 @@ struct jbd2_lazy {
 					 */
 	unsigned long scan_start;	/* the log block behind them [load] */
 	tid_t scan_tid;			/* the first that is not there [load] */
-	tid_t scan_known;		/* one that was durable [load] */
 	spinlock_t mark_lock;		/* leaf */
 	struct lazy_mark mark;		/* of all that is durable [mark_lock,
 					 * load]
@@ -128,8 +127,6 @@ struct jbd2_lazy {
 	struct buffer_head *tombstone;	/* to be written before the first
 					 * commit, or NULL [commit thread]
 					 */
-	unsigned long tombstone_blk;	/* its log block */
-	tid_t tombstone_tid;
 	tid_t sealed;			/* newest transaction that the journal
 					 * superblock knows [j_checkpoint_mutex]
 					 */

@@ -211,6 +211,16 @@ static long lazy_tail_room(journal_t *journal)
 		jbd2_lazy_log_distance(journal, journal->j_tail, block) : 0;
 }
 
+static bool lazy_has_room(journal_t *journal, int nblocks)
+{
+	bool has;
+
+	read_lock(&journal->j_state_lock);
+	has = jbd2_log_space_left(journal) >= nblocks;
+	read_unlock(&journal->j_state_lock);
+	return has;
+}
+
 /*
  * Whether a commit makes room: one that is under way, or that of a transaction
  * to which the cleaner added the oldest copies; the latter is started.
@@ -268,7 +278,8 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 	}
 	if (room)
 		return 0;
-	if (jbd2_lazy_clean_wait(lazy))
+	/* The mutex was let go: others may have made room, too. */
+	if (jbd2_lazy_clean_wait(lazy) || lazy_has_room(journal, nblocks))
 		return 1;
 
 	ret = lazy_demote_oldest(lazy, span, &busy);

@@ -158,18 +158,14 @@ EXPORT_SYMBOL(jbd2_lazy_log_kept);
  * the page cache must not show a commit block that is not on the disk, because
  * the next mount may read it from there.
  */
-static int lazy_plan_tombstone(struct jbd2_lazy *lazy, tid_t tid,
-			       unsigned long blk)
+static int lazy_plan_tombstone(struct jbd2_lazy *lazy)
 {
 	journal_t *journal = lazy->journal;
 
-	lazy->tombstone = __getblk(journal->j_dev, jbd2_lazy_phys(lazy, blk),
+	lazy->tombstone = __getblk(journal->j_dev,
+				   jbd2_lazy_phys(lazy, lazy->scan_start),
 				   journal->j_blocksize);
-	if (!lazy->tombstone)
-		return -ENOMEM;
-	lazy->tombstone_tid = tid;
-	lazy->tombstone_blk = blk;
-	return 0;
+	return lazy->tombstone ? 0 : -ENOMEM;
 }
 
 /* The commit block that uses up its id. */
@@ -182,7 +178,7 @@ static void lazy_fill_tombstone(struct jbd2_lazy *lazy)
 	memset(bh->b_data, 0, journal->j_blocksize);
 	commit->h_magic = cpu_to_be32(JBD2_MAGIC_NUMBER);
 	commit->h_blocktype = cpu_to_be32(JBD2_COMMIT_BLOCK);
-	commit->h_sequence = cpu_to_be32(lazy->tombstone_tid);
+	commit->h_sequence = cpu_to_be32(lazy->scan_tid);
 	commit->h_commit_sec = cpu_to_be64(ktime_get_real_seconds());
 	commit->h_chksum[0] = cpu_to_be32(jbd2_chksum(journal,
 						      journal->j_csum_seed,
@@ -227,10 +223,10 @@ int __jbd2_lazy_recover(journal_t *journal)
 		       journal->j_devname);
 		return err;
 	}
-	if (tid_gt(lazy->scan_known, lazy->scan_tid - 1)) {	/* INV-K11 */
+	if (tid_gt(lazy->mark.known, lazy->scan_tid - 1)) {	/* INV-K11 */
 		pr_err("JBD2: %s: the kept log ends with transaction %u, but %u was committed\n",
 		       journal->j_devname, lazy->scan_tid - 1,
-		       lazy->scan_known);
+		       lazy->mark.known);
 		return -EFSCORRUPTED;
 	}
 	/* The file system takes note, as of an error at run time. */
@@ -244,7 +240,11 @@ int __jbd2_lazy_recover(journal_t *journal)
 		journal->j_tail_sequence, lazy->scan_tid - 1, lazy->loaded,
 		lazy->scan_blocks);
 	jbd2_lazy_trust_nothing(lazy); /* INV-K12 */
-	return lazy_plan_tombstone(lazy, lazy->scan_tid, lazy->scan_start);
+	/* What was read may be in the drive's cache only: blocks that it freed
+	 * are about to be used again.
+	 */
+	err = blkdev_issue_flush(journal->j_dev);
+	return err ?: lazy_plan_tombstone(lazy);
 }
 
 /*
@@ -262,13 +262,13 @@ int __jbd2_lazy_reset(journal_t *journal)
 		       journal->j_devname);
 		return -EFSCORRUPTED;
 	}
-	journal->j_head = jbd2_lazy_next_log_blk(journal, lazy->tombstone_blk);
+	journal->j_head = jbd2_lazy_next_log_blk(journal, lazy->scan_start);
 	journal->j_free = total - used;
 	/* j_tail and j_tail_sequence are those of the journal superblock. */
-	journal->j_transaction_sequence = lazy->tombstone_tid + 1;
-	journal->j_commit_sequence = lazy->tombstone_tid;
-	journal->j_commit_request = lazy->tombstone_tid;
-	lazy->sealed = lazy->tombstone_tid;
+	journal->j_transaction_sequence = lazy->scan_tid + 1;
+	journal->j_commit_sequence = lazy->scan_tid;
+	journal->j_commit_request = lazy->scan_tid;
+	lazy->sealed = lazy->scan_tid;
 	return 0;
 }
 
@@ -298,8 +298,7 @@ void __jbd2_lazy_commit_begin(journal_t *journal)
 		jbd2_journal_abort(journal, -EIO);
 	}
 	brelse(bh);
-	/* From now on its transaction is in the log. */
-	WRITE_ONCE(lazy->tombstone, NULL);
+	lazy->tombstone = NULL;
 }
 
 /* ------------------------------------------------------------------------- */

@@ -55,7 +55,6 @@
 /* A read of a copy. */
 struct lazy_read {
 	struct jbd2_lazy *lazy;		/* with a reference */
-	unsigned long log_blk;
 	struct jmap_slot copy;
 	struct bio bio;			/* the last one */
 };
@@ -308,7 +307,6 @@ static void lazy_submit_one(struct jbd2_lazy *lazy, struct buffer_head *bh,
 	read = container_of(bio, struct lazy_read, bio);
 	refcount_inc(&lazy->refs);
 	read->lazy = lazy;
-	read->log_blk = log_blk;
 	read->copy = copy;
 	atomic64_inc(&lazy->log_reads);
 	submit_bio(bio);

@@ -25,6 +25,7 @@
  *	at once, of the next one        a commit block          nothing; the
  *					  mount, if more is damaged before it
  *	a later one, further behind     more than that          the mount
+ *	none, as none can be read       more than that          the mount
  *	none, and the marker says that  a commit block          nothing
  *	the transaction ends here
  *	none                            the log ends here
@@ -37,6 +38,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
+#include <linux/highmem.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include "lazy.h"
@@ -105,6 +107,7 @@ static struct bio *reader_bio(struct jbd2_lazy *lazy, unsigned long log_blk,
 	u32 bytes = nr * journal->j_blocksize, part;
 	struct bio *bio;
 
+	flush_kernel_vmap_range(data, bytes);
 	bio = bio_alloc(journal->j_dev, DIV_ROUND_UP(bytes, PAGE_SIZE) + 1,
 			REQ_OP_READ | REQ_META, GFP_KERNEL);
 	bio->bi_iter.bi_sector = jbd2_lazy_phys(lazy, log_blk) *
@@ -228,6 +231,7 @@ static int reader_read_one(struct log_reader *reader, unsigned long log_blk,
 	int err = submit_bio_wait(bio);
 
 	bio_put(bio);
+	invalidate_kernel_vmap_range(data, reader->lazy->journal->j_blocksize);
 	return err;
 }
 
@@ -256,8 +260,10 @@ void *jbd2_lazy_reader_next(struct log_reader *reader, u32 wanted)
 	if (!reader->count)
 		return ERR_PTR(-ENODATA);
 	reader->ahead--;
-	if (!reader->used)
+	if (!reader->used) {
 		wait_for_completion_io(&chunk->done);
+		invalidate_kernel_vmap_range(chunk->data, chunk->nr * size);
+	}
 	data = chunk->data + reader->used * size;
 	if (chunk->failed &&
 	    reader_read_one(reader, chunk->log_blk + reader->used, data)) {
@@ -279,7 +285,6 @@ struct log_scan {
 	unsigned long blk;		/* next log block */
 	u32 used;			/* log blocks from the tail to blk */
 	u32 scanned;			/* of these, by this scan */
-	tid_t known;			/* was durable, says the marker */
 	u32 copies;			/* that its descriptors tell of */
 	unsigned long damaged;		/* a block of this transaction, or 0 */
 	bool load;			/* begin with the snapshot */
@@ -484,12 +489,12 @@ static int scan_apply(struct log_scan *scan, const struct commit_header *commit,
 	u32 i;
 	int err;
 
-	err = scan_report(scan, commit, end);
-	if (err)
-		return err;
 	/* Damage in front of the snapshot led past it. */
 	if (scan->load && !lazy->loaded)
 		return -EAGAIN;
+	err = scan_report(scan, commit, end);
+	if (err)
+		return err;
 	jbd2_jmap_apply_begin(&lazy->map, scan->tid, blk);
 	for (; blk != end; blk = jbd2_lazy_next_log_blk(lazy->journal, blk))
 		jbd2_jmap_apply_slot(&lazy->map, blk, &home, NULL, NULL);
@@ -550,16 +555,20 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 	struct jbd2_lazy *lazy = scan->lazy;
 	journal_t *journal = lazy->journal;
 	unsigned long behind = scan->blk, at;
-	u32 most = scan_search(scan), i;
+	u32 search = scan_search(scan), most = search, unread = 0, i;
 	void *data;
 	tid_t tid;
 	int err;
 
-	for (i = 0; i < most; i++) {
+	for (i = 0; i < most && unread < search; i++) {
 		if (scan->used + 1 >= lazy->map.nr_slots)
 			break;
 		at = scan->blk;
 		data = scan_take(scan, most - i);
+		if (IS_ERR(data)) {
+			unread++;
+			most++;
+		}
 		if (!jbd2_lazy_block_valid(journal, data, &tid))
 			continue;
 		if (tid == scan->tid) {
@@ -578,9 +587,14 @@ static void *scan_damage(struct log_scan *scan, tid_t found)
 	}
 	if (tid_gt(found, scan->tid) && found - scan->tid < lazy->map.nr_slots) {
 		/* Not the end: what is before it was committed. */
-		if (tid_gt(found - 1, scan->known))
-			scan->known = found - 1;
+		if (tid_gt(found - 1, lazy->mark.known))
+			lazy->mark.known = found - 1;
 		return NULL;
+	}
+	if (unread == search) {
+		pr_err("JBD2: %s: %u log blocks behind %lu cannot be read, so where the log ends is not known\n",
+		       journal->j_devname, unread, behind - 1);
+		return ERR_PTR(-EIO);
 	}
 	/* Nothing tells a commit block from a revoke block but where it is. */
 	if (lazy->mark.known != scan->tid || lazy->mark.end != behind)
@@ -656,8 +670,7 @@ static int scan_block(struct log_scan *scan)
  *
  * Sets scan_tid and scan_start to the transaction that is not in the log any
  * more and to where it would begin, scanned to the distance from the tail to
- * there, and scan_known to a transaction that was durable, the marker's or a
- * later one.
+ * there.  Raises mark.known if a later transaction shows that more was durable.
  *
  * Return: 0; -EAGAIN if the snapshot is not what was written; -EFSCORRUPTED,
  * with a message, if the log cannot be that; -EIO, -ENOMEM.
@@ -676,7 +689,6 @@ int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
 		.start = begin,
 		.blk = begin,
 		.used = used,
-		.known = lazy->mark.known,
 		.load = load,
 	};
 	int ret;
@@ -697,7 +709,6 @@ int jbd2_lazy_scan(struct jbd2_lazy *lazy, struct log_reader *reader,
 
 	lazy->scan_start = scan.start;
 	lazy->scan_tid = scan.tid;
-	lazy->scan_known = scan.known;
 	lazy->scanned =
 		used + jbd2_lazy_log_distance(journal, begin, scan.start);
 	/* What a transaction that is not complete left in the map. */
