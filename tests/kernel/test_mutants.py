@@ -24,6 +24,7 @@ from kernel import (
     test_features,
     test_inline_data,
     test_kept_log,
+    test_regression_faults,
     test_remembered_errors,
     test_snapshots,
     test_snapshots_keep_data,
@@ -566,6 +567,13 @@ GUARDS = (
     Guard("H23", "older-error-record", forgotten_error, "'clean' == 'clean with errors'", quick=True),
     Guard("H24", "logged-inline-files", inline_files, "lost, of 50 each", quick=True),
     Guard("H25", "superblock-without-access", commit_at_unmount, "Invalid checksum recovering", quick=True),
+    Guard(
+        "H26",
+        "error-clears-recovery",
+        test_regression_faults.test_an_error_while_unmounting_leaves_the_log_to_the_next_mount,
+        "the log was wiped",
+        quick=True,
+    ),
 )
 
 
@@ -594,4 +602,4 @@ def test_each_mutant_has_a_guard_and_a_line_in_the_list() -> None:
     assert {guard.mutant for guard in GUARDS} == patches
     listed = (ROOT / "tests/mutants/README.md").read_text()
     assert [name for name in sorted(patches) if f"`{name}`" not in listed] == []
-    assert [number for number in range(1, 26) if f"| H{number} |" not in listed] == []
+    assert [number for number in range(1, 27) if f"| H{number} |" not in listed] == []

@@ -30,7 +30,7 @@ from kernel.test_regressions import (
 )
 from kernel.test_scrub import copies
 from kernel.test_snapshots import Log
-from shingle import job, trace
+from shingle import fs, job, trace
 from shingle.console import Trouble
 from shingle.failure import Failure
 
@@ -107,6 +107,38 @@ def test_a_write_of_the_log_that_fails_ends_the_journal(
     assert errors_in(hurt) and errors_in(hurt) <= LOST
     assert found["mount_snapshots"] > 0 and found["logged_blocks"] > 0, found
     assert_kept(bench, hurt)
+
+
+LAZY_64M = fs.ext4("ext4-lazy-64m", "journal_lazy on a 64 MiB journal", 64, LAZY)
+
+
+def directories(name: str) -> job.Step:
+    return job.run(["/bin/sh", "-c", f"i=0; while [ $i -lt 50 ]; do mkdir /mnt/{name}$i; i=$((i + 1)); done; sync"])
+
+
+def test_an_error_while_unmounting_leaves_the_log_to_the_next_mount(bench: Bench) -> None:
+    """The journal's superblock cannot be written at the end. needs_recovery stays, and nobody wipes the log."""
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    ((first, _),) = formatted.layout.journal
+    broken = plan(bench, rule("failed_write", first // SECTORS, 1, times=1))
+    # So little that nothing but the unmount writes there, if a mount before has signed it.
+    made = bench.boot(bench.mounted(formatted, directories("early"), options=LAZY), drive=formatted.file, save=True)
+    ran = bench.boot(
+        bench.mounted(formatted, directories("late"), stress.statistic("live_blocks"), options=LAZY),
+        drive=made.saved_drive, save=True, faults=broken,
+    )  # fmt: skip
+    assert [step.do for step in ran.outcome.steps if step.after and step.after["faults"] > step.before["faults"]] == [
+        "umount"
+    ]
+    assert stress.statistics(ran)["live_blocks"] > 50
+    count = job.run(["/bin/sh", "-c", "ls -d /mnt/*[0-9] | wc -l"], stdout="count.txt")
+    for options in (LAZY, ""):
+        again = bench.boot(
+            bench.mounted(formatted, count, options=options),
+            drive=ran.saved_drive, save=True, expected=(Trouble.FILE_SYSTEM_ERROR,),
+        )  # fmt: skip
+        assert int(again.text("count.txt")) == 100, "the log was wiped"
+        bench.assert_clean(again.saved_drive, recover=True)
 
 
 DEMOTE = "for i in 1 2 3 4 5 6; do echo 4096 > /sys/fs/ext4/shd0/journal_lazy/demote; done; sync; sleep 3"
