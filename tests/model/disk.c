@@ -301,7 +301,6 @@ struct jbd2_log_extent *disk_extents(u32 kind, unsigned int *nr)
 				nr_blocks * (i + 1) / (*nr + kind % 3);
 
 		extents[i].log = first;
-		extents[i].len = last - first;
 		/* Behind the homes, the later parts in front of the first. */
 		extents[i].phys = HOMES_MOST +
 			(i % 2 ? 8 : 4 * SLOTS_MOST) + first;

@@ -91,7 +91,6 @@ static int ext4_lazy_extents(journal_t *journal,
 			array = grown;
 		}
 		array[nr].log = log;
-		array[nr].len = map.m_len;
 		array[nr].phys = map.m_pblk;
 		nr++;
 		log += map.m_len;

@@ -566,11 +566,9 @@ int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
 	if (!items)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
-		items[nr].log_blk = 0;
 		items[nr].home = bhs[i]->b_blocknr;
-		jbd2_jmap_lookup(&lazy->map, items[nr].home, &items[nr].log_blk,
-				 NULL);
-		nr += lazy_logged(lazy, items[nr].home);
+		nr += jbd2_jmap_lookup(&lazy->map, items[nr].home,
+				       &items[nr].log_blk, NULL);
 	}
 	err = jbd2_lazy_fetch(lazy, items, nr);
 	for (i = 0; i < nr; i++) {

@@ -16,7 +16,6 @@ struct jbd2_lazy;
 struct jbd2_log_extent {
 	u64 phys;		/* first block on j_dev, in journal blocks */
 	u32 log;		/* first block in the log */
-	u32 len;
 };
 
 struct jbd2_lazy_stats {
