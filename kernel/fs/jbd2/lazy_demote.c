@@ -211,12 +211,13 @@ static long lazy_tail_room(journal_t *journal)
 		jbd2_lazy_log_distance(journal, journal->j_tail, block) : 0;
 }
 
-static bool lazy_has_room(journal_t *journal, int nblocks)
+/* Whether there is as much room as the waiting handle wants. */
+static bool lazy_has_room(journal_t *journal)
 {
 	bool has;
 
 	read_lock(&journal->j_state_lock);
-	has = jbd2_log_space_left(journal) >= nblocks;
+	has = jbd2_log_space_left(journal) >= jbd2_lazy_room(journal);
 	read_unlock(&journal->j_state_lock);
 	return has;
 }
@@ -279,7 +280,7 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 	if (room)
 		return 0;
 	/* The mutex was let go: others may have made room, too. */
-	if (jbd2_lazy_clean_wait(lazy) || lazy_has_room(journal, nblocks))
+	if (jbd2_lazy_clean_wait(lazy) || lazy_has_room(journal))
 		return 1;
 
 	ret = lazy_demote_oldest(lazy, span, &busy);
