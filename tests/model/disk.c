@@ -311,13 +311,19 @@ struct jbd2_log_extent *disk_extents(u32 kind, unsigned int *nr)
 	return extents;
 }
 
+static u32 extent_len(unsigned int i)
+{
+	return (i + 1 == nr_layout ? nr_blocks : layout[i + 1].log) -
+	       layout[i].log;
+}
+
 static bool log_block_at(u64 phys, unsigned long *log_blk)
 {
 	unsigned int i;
 
 	for (i = 0; i < nr_layout; i++)
 		if (phys >= layout[i].phys &&
-		    phys < layout[i].phys + layout[i].len) {
+		    phys < layout[i].phys + extent_len(i)) {
 			*log_blk = layout[i].log + (phys - layout[i].phys);
 			return true;
 		}
@@ -330,7 +336,7 @@ u64 disk_phys(unsigned long log_blk)
 
 	for (i = 0; i < nr_layout; i++)
 		if (log_blk >= layout[i].log &&
-		    log_blk < layout[i].log + layout[i].len)
+		    log_blk < layout[i].log + extent_len(i))
 			return layout[i].phys + (log_blk - layout[i].log);
 	model_fail("there is no log block %lu", log_blk);
 	return 0;
