@@ -11,6 +11,7 @@ Failures come from the kernel's own fault injection (failslab, fail_page_alloc) 
 import ctypes
 import errno
 import os
+import shutil
 import re
 import sys
 from pathlib import Path
@@ -75,12 +76,27 @@ def failed() -> int:
     return count
 
 
+def fill_log(options: str) -> None:
+    """A mount that went on without the option has emptied the log; this one leaves a log that takes work to read."""
+    if LIBC.mount(b"/dev/shd0", b"/mnt", b"ext4", 0, options.encode()):
+        sys.exit("cannot mount with memory")
+    for number in range(200):
+        Path(f"/mnt/log/{number % 20}").mkdir(parents=True, exist_ok=True)
+        Path(f"/mnt/log/{number % 20}/{number}").touch()
+        if number % 10 == 0:
+            os.sync()
+    shutil.rmtree("/mnt/log")
+    if LIBC.umount2(b"/mnt", 0):
+        sys.exit("cannot unmount with memory")
+
+
 def mounts(options: str) -> None:
     """Every allocation of a mount fails once; the mount either works or says that there is no memory."""
     prepare(0)
     refused = worked = 0
     before = None
     for nth in range(1, ALLOCATIONS):
+        fill_log(options)
         put("/proc/self/fail-nth", nth)
         result = LIBC.mount(b"/dev/shd0", b"/mnt", b"ext4", 0, options.encode())
         number = ctypes.get_errno()

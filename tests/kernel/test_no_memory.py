@@ -61,7 +61,7 @@ def hungry(bench: Bench, *, percent: int, operations: int, journal_mib: int) -> 
     )
     print(booted.text("start.txt"), booted.text("mounts.txt"), booted.text("stop.txt"))
     # All that a lazy mount allocates, and what is allocated later; a test in which nothing fails tests nothing.
-    assert count(booted.text("mounts.txt"), "refused") + count(booted.text("mounts.txt"), "worked") > 50
+    assert count(booted.text("mounts.txt"), "refused") + count(booted.text("mounts.txt"), "worked") > 30
     assert count(booted.text("stop.txt"), "failed") > 0
     bench.assert_clean(booted.saved_drive, recover=True)
 
