@@ -11,8 +11,8 @@ Failures come from the kernel's own fault injection (failslab, fail_page_alloc) 
 import ctypes
 import errno
 import os
-import shutil
 import re
+import shutil
 import sys
 from pathlib import Path
 
