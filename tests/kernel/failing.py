@@ -38,9 +38,9 @@ def our_code() -> tuple[int, int]:
     lines = map(str.split, get("/proc/kallsyms").splitlines())
     symbols = sorted((int(address, 16), name) for address, kind, name in lines if kind in "tT")
     names = [name for _, name in symbols]
-    # Linked one behind the other: jmap.o first, lazy_snapshot.o last.
+    # Linked one behind the other: jmap.o first, lazy_scrub.o last.
     first = next(at for at, name in enumerate(names) if name.startswith("jbd2_jmap_"))
-    last = max(at for at, name in enumerate(names) if re.fullmatch(r"jbd2_lazy_snapshot_\w+|(?:jbd2_)?snap_\w+", name))
+    last = max(at for at, name in enumerate(names) if re.fullmatch(r"jbd2_lazy_scrub_\w+|scrub_\w+", name))
     ours = names[first : last + 1]
     strange = [name for name in ours if not OURS.fullmatch(name)]
     print(f"{len(ours)} functions, of which {len(strange)} have other names: {' '.join(strange[:40])}")

@@ -61,7 +61,9 @@ def hungry(bench: Bench, *, percent: int, operations: int, journal_mib: int) -> 
     )
     print(booted.text("start.txt"), booted.text("mounts.txt"), booted.text("stop.txt"))
     # All that a lazy mount allocates, and what is allocated later; a test in which nothing fails tests nothing.
-    assert count(booted.text("mounts.txt"), "refused") + count(booted.text("mounts.txt"), "worked") > 30
+    # Only a log that is kept and read can refuse; some thirty more allocations are those of every lazy mount.
+    refused, worked = (count(booted.text("mounts.txt"), each) for each in ("refused", "worked"))
+    assert refused > 5 and refused + worked > 30
     assert count(booted.text("stop.txt"), "failed") > 0
     bench.assert_clean(booted.saved_drive, recover=True)
 

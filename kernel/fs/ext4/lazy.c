@@ -362,8 +362,8 @@ static void ext4_lazy_gather(struct super_block *sb)
  *
  * The superblock is also written directly, past the log (mount, unmount).
  * Whoever replays the log brings back the copy in it, so before the log is
- * left to others it gets one that is up to date.  With journal_lazy_drain none is
- * left.
+ * left to others it gets one that is up to date.  With journal_lazy_drain
+ * everything goes home instead, and no log is left.
  */
 void ext4_lazy_log_super(struct super_block *sb)
 {

@@ -240,8 +240,9 @@ int __jbd2_lazy_recover(journal_t *journal)
 		journal->j_tail_sequence, lazy->scan_tid - 1, lazy->loaded,
 		lazy->scan_blocks);
 	jbd2_lazy_trust_nothing(lazy); /* INV-K12 */
-	/* What was read may be in the drive's cache only: blocks that it freed
-	 * are about to be used again.
+	/*
+	 * What was read may be in the drive's cache only, and the blocks that
+	 * it freed are about to be used again.
 	 */
 	err = blkdev_issue_flush(journal->j_dev);
 	return err ?: lazy_plan_tombstone(lazy);
