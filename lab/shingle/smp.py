@@ -187,7 +187,7 @@ def _lives(
         script = _SCRIPT.format(
             mix=mix, fsx=FSX_SHARE * mix, turns=torture.turns_of(mix), number=number, seed=own, before=before,
             policy=policy, last="yes" if last else "no", kind=machine.kind, base=shape.made.base,
-            options=shape.made.mount_options, secret="yes" if shape.made.secret else "no", room=torture.ROOM_MIB,
+            options=shape.made.mount_options, secret="yes" if shape.made.secret else "no", room=shape.made.room,
             compare="yes" if number % 2 else "no", counted=" ".join((*COUNTED, *FIRST)),
         )  # fmt: skip
         began = time.monotonic()

@@ -44,8 +44,6 @@ LARGE_FROM = 4096
 LIVES = 4
 _DRIVE = "st8000as0002"
 _GIB, _MIB = 1 << 30, 1 << 20
-# What the filler of a volume leaves free: so little that freed blocks are soon used again.
-ROOM_MIB = 150
 _MEMORY_MIB = 512
 _LIFE_LIMIT_S = 1800.0
 _E2FSCK_LIMIT_S = 300.0
@@ -74,6 +72,8 @@ class Feature:
     external: bool = False
     # Most of the work is in an encrypted directory.
     secret: bool = False
+    # MiB that the filler leaves free: so little that freed blocks are soon used again.
+    room: int = 150
 
     @property
     def base(self) -> str:
@@ -90,7 +90,8 @@ FEATURES = {
     "quota": Feature(("-O", "quota,project"), ("quotatype=usrquota:grpquota:prjquota",), "prjquota"),
     "1k-blocks": Feature(block_bytes=1024),
     "external-journal": Feature(external=True),
-    "bigalloc": Feature(("-O", "bigalloc", "-C", "16384")),
+    # A small file or directory takes four times as much.
+    "bigalloc": Feature(("-O", "bigalloc", "-C", "16384"), room=300),
     "encryption": Feature(("-O", "encrypt"), secret=True),
 }
 # MiB; 0 is a small log: 4 MiB, or 16 with blocks of 4 KiB. Volumes side by side take turns.
@@ -414,7 +415,7 @@ class Volume:
         steps += [job.run(self.shape.mke2fs(self._device, self._journal)), *self._mounted()]
         if self.shape.made.secret:
             steps.append(self._oracle("unlock", "/mnt", self.shape.made.base))
-        return [*steps, self._oracle("reserve", "/mnt/reserved", ROOM_MIB), job.umount()]
+        return [*steps, self._oracle("reserve", "/mnt/reserved", self.shape.made.room), job.umount()]
 
     def _removed(self, *names: str) -> job.Step:
         base = self.shape.made.base

@@ -24,6 +24,7 @@ from kernel import (
     test_features,
     test_inline_data,
     test_kept_log,
+    test_read_only,
     test_regression_faults,
     test_remembered_errors,
     test_snapshots,
@@ -507,6 +508,10 @@ def commit_at_unmount(bench: Bench) -> None:
     bench.assert_clean(stock.saved_drive)
 
 
+def orphan_without_a_log(bench: Bench) -> None:
+    test_read_only.test_an_orphan_without_a_log_is_deleted_for_good_by_a_read_only_mount(bench, back=False)
+
+
 # --- Which guard, which load --------------------------------------------------
 
 OVERWRITTEN = r"dirty_reuse.*which was not written there"
@@ -574,6 +579,19 @@ GUARDS = (
         "the log was wiped",
         quick=True,
     ),
+    Guard(
+        "H20",
+        "no-drain-at-remount",
+        test_read_only.test_a_remount_to_read_only_drains_if_told_to,
+        r"assert \(\d+ > 100",
+    ),
+    Guard("H26", "kept-without-flag", orphan_without_a_log, "needs_recovery flag is clear, but journal has data"),
+    Guard(
+        "H27",
+        "replayed-log-trusted",
+        test_read_only.test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to,
+        "assert 0 != 0",
+    ),
 )
 
 
@@ -602,4 +620,4 @@ def test_each_mutant_has_a_guard_and_a_line_in_the_list() -> None:
     assert {guard.mutant for guard in GUARDS} == patches
     listed = (ROOT / "tests/mutants/README.md").read_text()
     assert [name for name in sorted(patches) if f"`{name}`" not in listed] == []
-    assert [number for number in range(1, 27) if f"| H{number} |" not in listed] == []
+    assert [number for number in range(1, 28) if f"| H{number} |" not in listed] == []

@@ -938,13 +938,13 @@ static void mounted(bool kept)
 static void mount(void)
 {
 	const journal_superblock_t *sb = sb_read();
-	bool kept;
+	struct lazy_mark mark;
+	bool kept = jbd2_lazy_marked(sb, &mark);
 	int err;
 
 	say("mount: tail %u at %u\n", be32_to_cpu(sb->s_sequence),
 	    be32_to_cpu(sb->s_start));
 	err = stock_mount_with(layout_kind, true, stock_replay);
-	kept = journal.j_lazy && journal.j_lazy->recovered;
 	if (err)
 		model_fail("the mount fails: %d", err);
 	else

@@ -640,9 +640,8 @@ static int lazy_start(u32 kind)
 	}
 	INIT_LIST_HEAD(&lazy->revokes);
 	spin_lock_init(&lazy->mark_lock);
-	lazy->recovered = !(journal.j_flags & JBD2_LOADED);
 	journal.j_lazy = lazy;
-	if (!lazy->recovered) {
+	if (journal.j_flags & JBD2_LOADED) {
 		tid_t skipped = lazy->map.nr_slots;	/* lazy_skip_remains() */
 
 		journal.j_tail_sequence += skipped;
@@ -651,6 +650,7 @@ static int lazy_start(u32 kind)
 		journal.j_commit_request += skipped;
 		journal.j_flags |= JBD2_FLUSHED;
 		lazy->mark.known = journal.j_commit_sequence;
+		lazy->sealed = journal.j_commit_sequence - 1;
 		jbd2_jmap_apply_end(&lazy->map, journal.j_head);
 	}
 	return 0;

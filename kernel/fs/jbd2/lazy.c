@@ -221,7 +221,7 @@ static void lazy_skip_remains(journal_t *journal)
  * @nr_extents: how many
  *
  * Return: 0, or -EINVAL if the journal has a feature that this cannot work
- * with, -EBUSY if it is in use, -ENOMEM.
+ * with, -ENOMEM.
  */
 int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 		    unsigned int nr_extents)
@@ -261,33 +261,23 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	lazy->nr_extents = nr_extents;
 	INIT_LIST_HEAD(&lazy->revokes);
 	spin_lock_init(&lazy->mark_lock);
-	lazy->recovered = !(journal->j_flags & JBD2_LOADED);
 
-	err = -EBUSY;
 	write_lock(&journal->j_state_lock);
-	if (!journal->j_running_transaction &&
-	    !journal->j_committing_transaction &&
-	    !journal->j_checkpoint_transactions) {
-		journal->j_lazy = lazy;
-		/* The first commit signs the journal superblock. */
-		if (!lazy->recovered) {
-			lazy_skip_remains(journal);
-			journal->j_flags |= JBD2_FLUSHED;
-			lazy->mark.known = journal->j_commit_sequence;
-			jbd2_jmap_apply_end(&lazy->map, journal->j_head);
-		}
-		err = 0;
+	journal->j_lazy = lazy;
+	/* The first commit signs the journal superblock. */
+	if (journal->j_flags & JBD2_LOADED) {
+		lazy_skip_remains(journal);
+		journal->j_flags |= JBD2_FLUSHED;
+		lazy->mark.known = journal->j_commit_sequence;
+		lazy->sealed = journal->j_commit_sequence - 1;
+		jbd2_jmap_apply_end(&lazy->map, journal->j_head);
 	}
 	write_unlock(&journal->j_state_lock);
-	if (err)
-		goto free_read;
 	/* Clears none: it computes all limits of a transaction anew. */
 	jbd2_journal_clear_features(journal, 0, 0, 0);
 	jbd2_lazy_clean_start(lazy);
 	return 0;
 
-free_read:
-	jbd2_lazy_read_destroy(lazy);
 free_snapshot:
 	jbd2_lazy_snapshot_destroy(lazy);
 free_clean:

@@ -108,9 +108,6 @@ struct jbd2_lazy {
 	atomic64_t inserted, dropped, demoted, emergency, log_reads;
 
 	/* lazy_mount.c */
-	bool recovered;			/* the log was kept by the last mount
-					 * [set before load]
-					 */
 	unsigned long scanned;		/* log blocks from the tail on that hold
 					 * transactions [load]
 					 */
@@ -266,6 +263,6 @@ bool jbd2_lazy_scrub_due(struct jbd2_lazy *lazy);
 bool jbd2_lazy_scrub_busy(struct jbd2_lazy *lazy);
 bool jbd2_lazy_scrub_after_commit(struct jbd2_lazy *lazy);
 void jbd2_lazy_scrub_step(struct jbd2_lazy *lazy, bool idle);
-void jbd2_lazy_scrub_destroy(struct jbd2_lazy *lazy);
+void jbd2_lazy_scrub_end(struct jbd2_lazy *lazy);
 
 #endif /* _FS_JBD2_LAZY_H */

@@ -137,7 +137,7 @@ static void lazy_clean_tail(struct jbd2_lazy *lazy)
 /* ------------------------------------------------------------------------- */
 /* Home                                                                       */
 
-/* Send blocks home in one ascending sweep.  Sorts @items. */
+/* Send blocks home in one ascending sweep.  @items are in that order. */
 static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			   unsigned int n)
 {
@@ -147,7 +147,6 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, home = 0;
 
-	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
 		mutex_lock_io(&journal->j_checkpoint_mutex);
@@ -630,7 +629,7 @@ void jbd2_lazy_clean_start(struct jbd2_lazy *lazy)
 
 void jbd2_lazy_clean_destroy(struct jbd2_lazy *lazy)
 {
-	jbd2_lazy_scrub_destroy(lazy);
+	jbd2_lazy_scrub_end(lazy);
 	kvfree(lazy->clean_batch);
 }
 

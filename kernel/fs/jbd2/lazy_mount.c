@@ -362,7 +362,7 @@ int __jbd2_lazy_seal(journal_t *journal)
 	if (is_journal_aborted(journal))
 		goto unlock;
 	ret = 1;
-	if (lazy->recovered && journal->j_superblock->s_start &&
+	if (journal->j_superblock->s_start &&
 	    lazy->sealed == journal->j_commit_sequence &&
 	    !READ_ONCE(journal->j_checkpoint_transactions))
 		goto unlock;
@@ -385,7 +385,6 @@ int __jbd2_lazy_seal(journal_t *journal)
 	}
 	ret = __jbd2_update_log_tail(journal, tid, block);
 	if (!ret) {
-		lazy->recovered = true;
 		lazy->sealed = journal->j_commit_sequence;
 		ret = 1;
 	}

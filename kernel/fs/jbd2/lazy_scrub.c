@@ -35,7 +35,6 @@
 #include <linux/blkdev.h>
 #include <linux/buffer_head.h>
 #include <linux/kthread.h>
-#include <linux/sched/mm.h>
 #include "lazy.h"
 
 /* Idle scrubbing: so many blocks, and then none for LAZY_SCRUB_PAUSE. */
@@ -263,7 +262,8 @@ static bool scrub_slice(struct jbd2_lazy *lazy)
 	return scrub->left;
 }
 
-static void scrub_end(struct jbd2_lazy *lazy)
+/* Let go of the memory. */
+void jbd2_lazy_scrub_end(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
@@ -276,28 +276,22 @@ static void scrub_end(struct jbd2_lazy *lazy)
 static int scrub_begin(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
-	unsigned int nofs = memalloc_nofs_save();
 
 	if (!scrub->reader)
 		scrub->reader = jbd2_lazy_reader_alloc(lazy);
 	if (!scrub->descriptor)
 		scrub->descriptor = kmalloc(lazy->journal->j_blocksize,
 					    GFP_KERNEL);
-	memalloc_nofs_restore(nofs);
 	if (scrub->reader && scrub->descriptor)
 		return 0;
-	scrub_end(lazy);
+	jbd2_lazy_scrub_end(lazy);
 	return -ENOMEM;
 }
 
-/*
- * Whether somebody wants the cleaner to let go of clean_mutex.  Tests re-log
- * from other threads, too (jbd2_lazy_relog_now()).
- */
+/* Whether the cleaner has to let go of clean_mutex. */
 static bool scrub_interrupted(struct jbd2_lazy *lazy)
 {
-	return (current->flags & PF_KTHREAD && kthread_should_stop()) ||
-	       is_journal_aborted(lazy->journal);
+	return kthread_should_stop() || is_journal_aborted(lazy->journal);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -388,7 +382,7 @@ static void scrub_finish(struct jbd2_lazy *lazy)
 {
 	struct lazy_scrub *scrub = &lazy->scrub;
 
-	scrub_end(lazy);
+	jbd2_lazy_scrub_end(lazy);
 	scrub->burst = 0;
 	scrub->used = false;
 	scrub->next = jiffies + LAZY_SCRUB_PAUSE;
@@ -459,9 +453,3 @@ int jbd2_lazy_scrub(journal_t *journal)
 	return err ? -EINTR : READ_ONCE(scrub->err);
 }
 EXPORT_SYMBOL(jbd2_lazy_scrub);
-
-/* The cleaner has ended. */
-void jbd2_lazy_scrub_destroy(struct jbd2_lazy *lazy)
-{
-	scrub_end(lazy);
-}

@@ -486,8 +486,6 @@ bool jbd2_lazy_snapshot_usable(struct jbd2_lazy *lazy)
 	/* Or it is in front of the tail. */
 	return ref->blocks && ref->blocks < lazy->map.nr_slots &&
 	       !tid_gt(journal->j_tail_sequence, ref->tid) &&
-	       ref->log_blk >= journal->j_first &&
-	       ref->log_blk < journal->j_last &&
 	       ref->start >= journal->j_first && ref->start < journal->j_last;
 }
 
