@@ -512,6 +512,14 @@ def orphan_without_a_log(bench: Bench) -> None:
     test_read_only.test_an_orphan_without_a_log_is_deleted_for_good_by_a_read_only_mount(bench, back=False)
 
 
+replayed_below = test_read_only.test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to
+frozen_error = test_read_only.test_an_error_that_is_logged_while_frozen_does_not_hide_the_log
+
+
+def protected_error(bench: Bench) -> None:
+    test_read_only.test_an_error_in_a_kept_log_waits_for_a_drive_that_can_be_written(bench, protect=True)
+
+
 # --- Which guard, which load --------------------------------------------------
 
 OVERWRITTEN = r"dirty_reuse.*which was not written there"
@@ -589,9 +597,18 @@ GUARDS = (
     Guard(
         "H27",
         "replayed-log-trusted",
-        test_read_only.test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to,
-        "assert 0 != 0",
+        test_read_only.test_a_log_without_copies_that_e2fsck_emptied_is_not_written_to,
+        "what was synced is gone",
     ),
+    Guard("H27", "emptied-log-sealed", replayed_below, "e2fsck -fp is not content"),
+    Guard(
+        "H27",
+        "external-log-cached",
+        test_read_only.test_what_e2fsck_reads_of_an_external_log_is_what_is_on_the_disk,
+        "cmp",
+    ),
+    Guard("H26", "flag-of-an-old-copy", frozen_error, "a read-only mount sent the log home"),
+    Guard("H23", "error-moved-anyway", protected_error, "assert False == True|== True"),
 )
 
 

@@ -5,8 +5,10 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from kernel.test_kept_log import LAZY, formatted_64m, kept, left_by_a_lazy_mount, load, manifest, steps_named
-from shingle import job
+from kernel.test_kept_log import LAZY, SEED, formatted_64m, kept, left_by_a_lazy_mount, load, manifest, steps_named
+from kernel.test_regressions import within
+from shingle import job, trace
+from shingle.console import Trouble
 
 pytestmark = pytest.mark.machine
 
@@ -35,26 +37,106 @@ def test_a_remount_to_read_only_drains_if_told_to(bench: Bench) -> None:
 CHECK = f"losetup /dev/loop0 {job.DEVICE} && /sbin/e2fsck -fy /dev/loop0; losetup -d /dev/loop0"
 
 
+def checked_below(*steps: job.Step) -> list[job.Step]:
+    """A read-only mount below which e2fsck looks, then somebody who wants to write."""
+    check = job.run(["/bin/sh", "-c", CHECK], stdout="e2fsck.txt")
+    return [job.mount("ext4", f"ro,{LAZY}"), *steps, check, remount("rw", may_fail=True)]
+
+
+WRITE_MOUNTED = ("bdev_allow_write_mounted=1",)
+REFUSED = "the log was emptied while the file system was read-only"
+
+
 def test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to(bench: Bench) -> None:
+    """Nor does the unmount bring it back: what e2fsck repaired since would be overwritten by the next replay."""
     formatted = formatted_64m(bench)
     lazy = left_by_a_lazy_mount(bench, formatted)
-    steps = [
-        *formatted.classes(),
-        job.mount("ext4", f"ro,{LAZY}"),
-        manifest("read.txt"),
-        job.run(["/bin/sh", "-c", CHECK], stdout="e2fsck.txt"),
-        remount("rw", may_fail=True),
-        job.umount(),
-        *bench.mounted(formatted, manifest("again.txt"), options=LAZY)[-3:],
-    ]
-    allowed = ("bdev_allow_write_mounted=1",)
-    booted = bench.boot(steps, drive=lazy.saved_drive, save=True, kernel_arguments=allowed)
+    checkpoint = job.run(["/usr/bin/python3", "-I", "-c", CHECKPOINT], may_fail=True)
+    steps = [*formatted.classes(), *checked_below(manifest("read.txt")), checkpoint, job.umount()]
+    booted = bench.boot(steps, drive=lazy.saved_drive, save=True, kernel_arguments=WRITE_MOUNTED)
     assert "recovering journal" in booted.text("e2fsck.txt"), booted.text("e2fsck.txt")
-    assert steps_named(booted, "exec")[-1].status != 0
-    assert "the log was emptied while the file system was read-only" in booted.outcome.console
-    assert booted.text("again.txt") == booted.text("read.txt") == lazy.text("written.txt")
-    assert len(kept(booted)) == 1
-    bench.assert_clean(booted.saved_drive, recover=True)
+    assert [step.status != 0 for step in steps_named(booted, "exec")] == [False, True, True]
+    assert REFUSED in booted.outcome.console
+    # What runs at the next start, and gives up where it would have to ask.
+    bench.assert_image_clean(bench.exported(booted.saved_drive), ("/sbin/e2fsck", "-fp"))
+    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=booted.saved_drive)
+    assert again.text("again.txt") == booted.text("read.txt") == lazy.text("written.txt")
+    assert kept(again) == []
+
+
+# EXT4_IOC_CHECKPOINT
+CHECKPOINT = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x4004662B, struct.pack('I', 0))"
+
+
+def test_a_log_without_copies_that_e2fsck_emptied_is_not_written_to(bench: Bench) -> None:
+    """The power goes in the first commit: the journal's superblock names a log in which nothing is."""
+    formatted = formatted_64m(bench)
+    first = job.run(["/bin/sh", "-c", "mkdir /mnt/first; sync"]) | {"phase": "first"}
+    steps = bench.mounted(formatted, first, options=LAZY)
+    whole = bench.boot(steps, drive=formatted.file)
+    began, ended = within(whole, "first")
+    late = job.run(["/bin/sh", "-c", "mkdir /mnt/late && sync"], may_fail=True)
+    empty = 0
+    for number in range(began + 1, ended + 2):
+        cut = bench.boot(steps, drive=formatted.file, save=True, cut=number)
+        booted = bench.boot(
+            [*formatted.classes(), *checked_below(), late, job.save()],
+            drive=cut.saved_drive, save=True, kernel_arguments=WRITE_MOUNTED,
+        )  # fmt: skip
+        refused, failed = (step.status != 0 for step in steps_named(booted, "exec")[1:])
+        look = job.run(["/bin/sh", "-c", "ls /mnt"], stdout="list.txt")
+        again = bench.boot(bench.mounted(formatted, look, options=LAZY), drive=booted.saved_drive)
+        assert ("late" in again.text("list.txt")) == (not failed), "what was synced is gone"
+        assert refused == failed == bool(kept(booted)) == (REFUSED in booted.outcome.console)
+        empty += kept(booted) == [0]
+    print(f"cuts {began} to {ended}: {empty} with a log in which nothing is")
+    assert empty > 0
+
+
+@pytest.mark.parametrize("protect", [False, True], ids=["writable", "protected"])
+def test_an_error_in_a_kept_log_waits_for_a_drive_that_can_be_written(bench: Bench, protect: bool) -> None:
+    """The journal was aborted. Of a write-protected drive the log is read, and not a sector is written."""
+    formatted = formatted_64m(bench)
+    trigger = job.write("/sys/fs/ext4/shd0/trigger_fs_error", "told to")
+    steps = bench.mounted(formatted, *load(), manifest("written.txt"), trigger, options=f"{LAZY},errors=remount-ro")
+    expected = (Trouble.FILE_SYSTEM_ERROR,)
+    ran = bench.boot(steps, drive=formatted.file, save=True, expected=expected)
+    setro = [job.run(["/sbin/blockdev", "--setro", job.DEVICE])] if protect else []
+    read = [job.mount("ext4", f"ro,{LAZY}"), manifest("read.txt"), job.umount()]
+    booted = bench.boot([*setro, *read], drive=ran.saved_drive, save=True, trace=True, expected=expected)
+    assert booted.text("read.txt") == ran.text("written.txt")
+    assert kept(booted), booted.outcome.console
+    assert (len(trace.read(booted.trace_file).select("write")) == 0) == protect
+    last = bench.boot(
+        bench.mounted(formatted, manifest("read.txt"), options=LAZY),
+        drive=booted.saved_drive, save=True, expected=expected,
+    )  # fmt: skip
+    assert last.text("read.txt") == ran.text("written.txt")
+    assert ("Filesystem error recorded from previous mount" in last.outcome.console) == protect
+
+
+# Its own first GiB, the journal behind it.
+DEVICES = [
+    job.run(["/bin/sh", "-c", f"losetup --direct-io=on -o {start} --sizelimit {size} /dev/loop{number} {job.DEVICE}"])
+    for number, start, size in ((0, 0, 1 << 30), (1, 1 << 30, 16 << 20))
+]
+MADE = [
+    job.run(["/sbin/mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", "/dev/loop1"]),
+    job.run(["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-J", "device=/dev/loop1", "/dev/loop0"]),
+]
+LOG = f"tail -c +{(1 << 30) + 1} {job.DEVICE} | head -c {16 << 20}"
+SAME = f"head -c {16 << 20} /dev/loop1 > /tmp/cached; {LOG} | cmp - /tmp/cached"
+
+
+def test_what_e2fsck_reads_of_an_external_log_is_what_is_on_the_disk(bench: Bench) -> None:
+    """Copies go into the log past the cache of its device, which somebody has read before."""
+    fill = job.run(["/bin/dd", "if=/dev/loop1", "of=/dev/null", "bs=1M"])
+    steps = [
+        *DEVICES, *MADE, job.mount("ext4", LAZY) | {"device": "/dev/loop0"},
+        *load(), fill, job.load("createfiles", {"count": 300, "path": "more"}), job.sync(), remount("ro"),
+        job.run(["/bin/sh", "-c", SAME]), job.umount(),
+    ]  # fmt: skip
+    stress.assert_no_complaint(bench.boot(steps, drive=bench.empty(capacity_bytes=2 << 30)))
 
 
 # Of a file that stock ext4 wrote: the name goes, and the inode is the head of the list of orphans.
@@ -100,3 +182,40 @@ def test_an_orphan_without_a_log_is_deleted_for_good_by_a_read_only_mount(bench:
         assert len(kept(again)) == (back and options != ""), again.outcome.console
         assert again.text("again.txt") == ran.text("written.txt")
         bench.assert_clean(again.saved_drive, recover=True)
+
+
+# FIFREEZE, FITHAW
+FREEZE, THAW = (
+    f"import fcntl, os; fcntl.ioctl(os.open('/mnt', 0), {number:#x}, 0)" for number in (0xC0045877, 0xC0045878)
+)
+
+
+def test_an_error_that_is_logged_while_frozen_does_not_hide_the_log(bench: Bench) -> None:
+    """The log was drained, so the superblock that is logged then does not ask for recovery; the one at home does."""
+    formatted = formatted_64m(bench)
+    trigger = job.write("/sys/fs/ext4/shd0/trigger_fs_error", "told to")
+    # A file that is opened first, or removed, would log the superblock once more.
+    touch = job.run(["/usr/bin/touch", "/mnt/first"])
+    files = job.load("createfiles", {"count": 300, "seed": SEED})
+    steps = bench.mounted(
+        formatted,
+        touch,
+        python(FREEZE),
+        trigger,
+        job.sleep(7),
+        python(THAW),
+        files,
+        job.sync(),
+        manifest("written.txt"),
+        job.save(),
+        options=f"{LAZY},journal_lazy_drain,errors=continue",
+    )
+    expected = (Trouble.FILE_SYSTEM_ERROR,)
+    ran = bench.boot(steps, drive=formatted.file, save=True, expected=expected)
+    read = bench.mounted(formatted, stress.statistic("live_blocks"), options=f"ro,{LAZY}")
+    booted = bench.boot(read, drive=ran.saved_drive, save=True, expected=expected)
+    assert kept(booted)[0] == stress.statistics(booted)["live_blocks"] > 100, "a read-only mount sent the log home"
+    again = bench.boot(
+        bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=booted.saved_drive, expected=expected
+    )
+    assert len(kept(again)) == 1 and again.text("again.txt") == ran.text("written.txt")

@@ -356,6 +356,7 @@ struct block_device {
 };
 
 #define bdev_nr_bytes(bdev) ((bdev)->bytes)
+#define bdev_read_only(bdev) false
 
 struct bio {
 	struct {

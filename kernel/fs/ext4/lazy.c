@@ -244,7 +244,10 @@ int ext4_lazy_load(struct super_block *sb, journal_t *journal)
 		err = ext4_lazy_refresh(sb, journal);
 	if (!err)
 		err = ext4_lazy_check_refreshed(sb, before);
-	/* The copy in the log may be older than the flag. */
+	/*
+	 * The copy in the log may lack the flag: while the file system is
+	 * frozen, and the log drained, errors are logged without it.
+	 */
 	if (!err)
 		ext4_set_feature_journal_needs_recovery(sb);
 	/* The caller may write it, and the rest of the log is not at home. */
@@ -424,21 +427,6 @@ void ext4_lazy_unmount(struct super_block *sb)
 	ext4_lazy_log_super(sb);
 }
 
-/*
- * While the file system was read-only e2fsck may have replayed the log, as it
- * does on the root: then the map tells of a log that is empty.
- */
-static bool ext4_lazy_log_gone(struct super_block *sb)
-{
-	journal_t *journal = EXT4_SB(sb)->s_journal;
-	struct jbd2_lazy_stats stats;
-
-	if (!sb_rdonly(sb) || !jbd2_lazy(journal))
-		return false;
-	jbd2_lazy_stats(journal, &stats);
-	return stats.live_blocks && !jbd2_lazy_log_kept(journal);
-}
-
 /**
  * ext4_lazy_check_remount() - whether new options fit the running journal
  * @sb: the file system, with its old options
@@ -453,6 +441,7 @@ static bool ext4_lazy_log_gone(struct super_block *sb)
 int ext4_lazy_check_remount(struct super_block *sb, unsigned int opt,
 			    unsigned int opt2)
 {
+	journal_t *journal = EXT4_SB(sb)->s_journal;
 	const char *refusal;
 
 	if ((opt2 ^ EXT4_SB(sb)->s_mount_opt2) & EXT4_MOUNT2_JOURNAL_LAZY) {
@@ -462,7 +451,8 @@ int ext4_lazy_check_remount(struct super_block *sb, unsigned int opt,
 	}
 	if (!test_opt2(sb, JOURNAL_LAZY))
 		return 0;
-	if (ext4_lazy_log_gone(sb)) {
+	if (sb_rdonly(sb) && jbd2_lazy(journal) &&
+	    jbd2_lazy_log_gone(journal)) {
 		ext4_msg(sb, KERN_ERR,
 			 "can't remount: the log was emptied while the file system was read-only; unmount it and mount it again");
 		return -EINVAL;

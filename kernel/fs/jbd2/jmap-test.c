@@ -47,14 +47,13 @@ static unsigned long commit(struct jmap *map, tid_t tid, unsigned long log,
 {
 	unsigned long end = log + n + 2, b;
 	unsigned int i;
-	u64 home;
 
 	for (i = 0; i < n; i++)
 		jbd2_jmap_note(map, ring(log + 1 + i), homes[i], false,
 			       log + i);
 	jbd2_jmap_apply_begin(map, tid, ring(log));
 	for (b = log; b < end; b++)
-		jbd2_jmap_apply_slot(map, ring(b), &home, revoking, ctx);
+		jbd2_jmap_apply_slot(map, ring(b), revoking, ctx);
 	jbd2_jmap_apply_end(map, ring(end));
 	return end;
 }
@@ -93,13 +92,11 @@ static void newer_copy_takes_the_place_of_older(struct kunit *test)
 static void revoked_block_is_dropped(struct kunit *test)
 {
 	struct jmap *map = test->priv;
-	unsigned long log;
 	u64 home = 10;
 
 	commit(map, 1, FIRST, &home, 1, NULL, NULL);
-	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, home, &log));
-	KUNIT_EXPECT_EQ(test, log, 2);
-	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop(map, home, &log));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, home));
+	KUNIT_EXPECT_FALSE(test, jbd2_jmap_drop(map, home));
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_lookup(map, home, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, map->nr_live, 0);
 }
@@ -165,9 +162,9 @@ static void escape_and_large_block_number_survive(struct kunit *test)
 
 	jbd2_jmap_note(map, 5, home, true, 0);
 	jbd2_jmap_apply_begin(map, 1, 4);
-	KUNIT_EXPECT_TRUE(test,
-			  jbd2_jmap_apply_slot(map, 5, &got, NULL, NULL));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_apply_slot(map, 5, NULL, NULL));
 	jbd2_jmap_apply_end(map, 6);
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_home_of(map, 5, &got));
 	KUNIT_EXPECT_EQ(test, got, home);
 	KUNIT_ASSERT_TRUE(test, jbd2_jmap_lookup(map, home, &log, &flags));
 	KUNIT_EXPECT_TRUE(test, flags & JMAP_ESCAPED);
@@ -206,8 +203,7 @@ static void tail_rests_on_the_oldest_live_transaction(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, tid, 10 + t);
 		KUNIT_EXPECT_EQ(test, blk, start[t]);
 		for (i = 0; i < 20; i++)
-			KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, t * 100 + i,
-							       &blk));
+			KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, t * 100 + i));
 	}
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_oldest(map, &tid, &blk));
 }
@@ -277,7 +273,7 @@ static void equals_a_plain_array_over_many_revolutions(struct kunit *test)
 		log = commit(map, tid, log, homes, n, NULL, NULL);
 		for (i = prandom_u32_state(&rnd) % 4; i; i--) {
 			h = prandom_u32_state(&rnd) % HOMES;
-			KUNIT_ASSERT_EQ_MSG(test, jbd2_jmap_drop(map, h, &got),
+			KUNIT_ASSERT_EQ_MSG(test, jbd2_jmap_drop(map, h),
 					    where[h] != 0, "seed %u tid %u",
 					    seed, tid);
 			where[h] = 0;
@@ -321,7 +317,7 @@ static void tail_behind_a_live_copy_is_noticed(struct kunit *test)
 	/* 20 lives in the first transaction, 10 in the second. */
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_live_before(map, FIRST));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_live_before(map, second));
-	jbd2_jmap_drop(map, 20, &second);
+	jbd2_jmap_drop(map, 20);
 	second = FIRST + 4;
 	KUNIT_EXPECT_FALSE(test, jbd2_jmap_live_before(map, second));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_live_before(map, third));
@@ -344,7 +340,7 @@ static void digest_knows_each_copy_and_its_place(struct kunit *test)
 	/* Another block comes and goes. */
 	commit(map, 3, log, homes + 1, 1, NULL, NULL);
 	KUNIT_EXPECT_NE(test, jbd2_jmap_digest(map), other);
-	jbd2_jmap_drop(map, 20, &log);
+	jbd2_jmap_drop(map, 20);
 	KUNIT_EXPECT_EQ(test, jbd2_jmap_digest(map), other);
 }
 
@@ -439,7 +435,7 @@ static void loaded_map_has_the_digest_of_the_one_that_was_saved(struct kunit *te
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_note(map, log + 1, 40, true, 7));
 	commit(map, 2, log, homes, 1, NULL, NULL);
 	/* Superseded, revoked, and on its way home. */
-	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, 30, &at));
+	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop(map, 30));
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_lookup(map, 1ULL << 40, &at, NULL));
 	digest = map->digest;
 	KUNIT_EXPECT_TRUE(test, jbd2_jmap_drop_if(map, 1ULL << 40, at));
@@ -503,7 +499,7 @@ static void tail_gets_past_a_block_at_the_next_mark(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tid, 4);
 	/* What the tail can pass already holds nothing. */
 	for (i = 0; i < ARRAY_SIZE(homes); i++)
-		jbd2_jmap_drop(map, i, &at);
+		jbd2_jmap_drop(map, i);
 	KUNIT_EXPECT_EQ(test, jbd2_jmap_span_past(map, begins[0] + 3), 0);
 }
 

@@ -287,20 +287,20 @@ out:
  * jbd2_jmap_apply_slot() - link a log block of the transaction that is applied
  * @map: the map
  * @log_blk: the log block; descriptor, revoke and commit blocks are skipped
- * @home: where to put the home block of the copy
  * @revoking: whether the running transaction has a revoke for a home block;
  *            called with map->lock held; NULL if none runs
  * @ctx: passed to @revoking
  *
  * Return: true if the log block held a copy.
  */
-bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk,
 			  bool (*revoking)(void *ctx, u64 home), void *ctx)
 {
 	u32 nr = jmap_slot_of(map, log_blk);
 	struct jmap_slot *slot = &map->slots[nr];
 	u16 inherited = 0, old;
 	u32 *link;
+	u64 home;
 
 	write_lock(&map->lock);
 	if (!(slot->flags & JMAP_NOTED)) {
@@ -308,8 +308,8 @@ bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 		write_unlock(&map->lock);
 		return false;
 	}
-	*home = jbd2_jmap_slot_home(slot);
-	link = jmap_find(map, *home);
+	home = jbd2_jmap_slot_home(slot);
+	link = jmap_find(map, home);
 	if (*link) {
 		old = map->slots[*link - 1].flags;
 		inherited = old & JMAP_REVOKING;
@@ -317,7 +317,7 @@ bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
 			inherited |= JMAP_SURVIVOR;
 		jmap_unlink(map, link);
 	}
-	if (revoking && revoking(ctx, *home))
+	if (revoking && revoking(ctx, home))
 		inherited |= JMAP_REVOKING;
 	slot->flags = JMAP_LINKED | inherited | (slot->flags & JMAP_ESCAPED);
 	jmap_link(map, nr);
@@ -400,11 +400,10 @@ bool jbd2_jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home)
  * jbd2_jmap_drop() - forget a block: it was revoked
  * @map: the map
  * @home: the home block
- * @log_blk: where to put the log block that held it
  *
  * Return: true if it was in the map.
  */
-bool jbd2_jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
+bool jbd2_jmap_drop(struct jmap *map, u64 home)
 {
 	bool found = false;
 	u32 *link;
@@ -412,7 +411,6 @@ bool jbd2_jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk)
 	write_lock(&map->lock);
 	link = jmap_find(map, home);
 	if (*link) {
-		*log_blk = map->first + *link - 1;
 		found = map->slots[*link - 1].flags & JMAP_LINKED;
 		jmap_unlink(map, link);
 	}

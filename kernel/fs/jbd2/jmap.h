@@ -59,7 +59,7 @@ bool jbd2_jmap_note(struct jmap *map, unsigned long log_blk, u64 home,
 		    bool escaped, u32 csum);
 void jbd2_jmap_apply_begin(struct jmap *map, tid_t tid,
 			   unsigned long log_start);
-bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk, u64 *home,
+bool jbd2_jmap_apply_slot(struct jmap *map, unsigned long log_blk,
 			  bool (*revoking)(void *ctx, u64 home), void *ctx);
 void jbd2_jmap_apply_end(struct jmap *map, unsigned long log_end);
 
@@ -68,7 +68,7 @@ bool jbd2_jmap_lookup(struct jmap *map, u64 home, unsigned long *log_blk,
 bool jbd2_jmap_copy_of(struct jmap *map, u64 home, unsigned long *log_blk,
 		       struct jmap_slot *copy);
 bool jbd2_jmap_home_of(struct jmap *map, unsigned long log_blk, u64 *home);
-bool jbd2_jmap_drop(struct jmap *map, u64 home, unsigned long *log_blk);
+bool jbd2_jmap_drop(struct jmap *map, u64 home);
 bool jbd2_jmap_drop_if(struct jmap *map, u64 home, unsigned long log_blk);
 bool jbd2_jmap_relog(struct jmap *map, u64 home, unsigned long log_blk);
 u32 jbd2_jmap_span_of(struct jmap *map, unsigned int marks);

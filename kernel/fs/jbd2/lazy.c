@@ -134,7 +134,6 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	unsigned long end = journal->j_head;	/* moved by this thread only */
 	unsigned long long revoked;
 	u32 blocks = 0, copies = 0;
-	u64 home;
 
 	/* Tests: the next transaction runs meanwhile. */
 	if (IS_ENABLED(CONFIG_JBD2_LAZY_DELAYS) && !get_random_u32_below(4))
@@ -143,7 +142,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 		jbd2_jmap_apply_begin(&lazy->map, transaction->t_tid, blk);
 		for (; blk != end; blk = jbd2_lazy_next_log_blk(journal, blk)) {
 			blocks++;
-			if (!jbd2_jmap_apply_slot(&lazy->map, blk, &home,
+			if (!jbd2_jmap_apply_slot(&lazy->map, blk,
 						  lazy_running_revokes,
 						  journal))
 				continue;
@@ -160,7 +159,7 @@ void __jbd2_lazy_apply(journal_t *journal, transaction_t *transaction)
 	lazy->copies = 0;
 	lazy->revoked = 0;
 	while (jbd2_journal_pop_revoke(&lazy->revokes, &revoked)) {
-		if (!aborted && jbd2_jmap_drop(&lazy->map, revoked, &blk))
+		if (!aborted && jbd2_jmap_drop(&lazy->map, revoked))
 			atomic64_inc(&lazy->dropped);
 		cond_resched();
 	}

@@ -211,15 +211,15 @@ static long lazy_tail_room(journal_t *journal)
 		jbd2_lazy_log_distance(journal, journal->j_tail, block) : 0;
 }
 
-/* Whether there is as much room as the waiting handle wants. */
-static bool lazy_has_room(journal_t *journal)
+/* How many log blocks the handle that wants @nblocks lacks. */
+static long lazy_lacks(journal_t *journal, int nblocks)
 {
-	bool has;
+	long left;
 
 	read_lock(&journal->j_state_lock);
-	has = jbd2_log_space_left(journal) >= jbd2_lazy_room(journal);
+	left = jbd2_log_space_left(journal);
 	read_unlock(&journal->j_state_lock);
-	return has;
+	return max(nblocks - left, 0L);
 }
 
 /*
@@ -263,15 +263,17 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 			    bool *wait)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	u32 span = max_t(u32, nblocks, lazy->map.nr_slots / 16);
+	long lacks = lazy_lacks(journal, nblocks), room;
 	unsigned int busy = 0;
 	bool start = false;
-	long room;
+	u32 span;
 	int ret;
 
+	if (!lacks)
+		return 1;
 	/* What costs no write home comes first: the caller moves the tail. */
 	room = lazy_tail_room(journal);
-	if (room >= nblocks)
+	if (room >= lacks)
 		return 0;
 	if (lazy_wait_commit(journal, tid)) {
 		*wait = true;
@@ -279,10 +281,11 @@ int __jbd2_lazy_demote_tail(journal_t *journal, int nblocks, tid_t *tid,
 	}
 	if (room)
 		return 0;
-	/* The mutex was let go: others may have made room, too. */
-	if (jbd2_lazy_clean_wait(lazy) || lazy_has_room(journal))
+	/* The mutex may have been let go, and others may have made room. */
+	if (jbd2_lazy_clean_wait(lazy) || !lazy_lacks(journal, nblocks))
 		return 1;
 
+	span = max_t(u32, lacks, lazy->map.nr_slots / 16);
 	ret = lazy_demote_oldest(lazy, span, &busy);
 	if (ret < 0) {
 		pr_err("JBD2: %s: cannot read a metadata block from the journal\n",
@@ -363,7 +366,8 @@ int jbd2_lazy_checkpoint(journal_t *journal)
  * Send everything home, in one sweep over the disk if memory allows a list of
  * it, else in pieces of the log.
  *
- * Return: 0, or the error of a read from the log or of a checkpoint.
+ * Return: 0; -EROFS if somebody emptied the log; or the error of a read from the
+ * log or of a checkpoint.
  */
 int __jbd2_lazy_drain(journal_t *journal)
 {
@@ -374,6 +378,10 @@ int __jbd2_lazy_drain(journal_t *journal)
 	int err = 0;
 
 	mutex_lock(&journal->j_checkpoint_mutex);
+	if (!is_journal_aborted(journal) && jbd2_lazy_log_gone(journal)) {
+		mutex_unlock(&journal->j_checkpoint_mutex);
+		return -EROFS;
+	}
 	while (!err && !is_journal_aborted(journal)) {
 		pos = jbd2_jmap_scan_start(&lazy->map, &left);
 		cap = READ_ONCE(lazy->map.nr_live);

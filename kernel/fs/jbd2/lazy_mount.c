@@ -150,6 +150,22 @@ bool jbd2_lazy_log_kept(journal_t *journal)
 }
 EXPORT_SYMBOL(jbd2_lazy_log_kept);
 
+/**
+ * jbd2_lazy_log_gone() - whether somebody emptied the log below its map
+ * @journal: a lazy journal that is loaded
+ *
+ * While the file system is read-only e2fsck may replay the log, as it does on
+ * the root: then the map tells of nothing that is there, and what is committed
+ * would go into a log that is empty for everybody else.  Called with
+ * j_checkpoint_mutex held, or while nothing can move the tail.
+ */
+bool jbd2_lazy_log_gone(journal_t *journal)
+{
+	return !(journal->j_flags & JBD2_FLUSHED) &&
+	       !jbd2_lazy_log_kept(journal);
+}
+EXPORT_SYMBOL(jbd2_lazy_log_gone);
+
 /* ------------------------------------------------------------------------- */
 /* Load: from the log to the map                                              */
 
@@ -242,9 +258,10 @@ int __jbd2_lazy_recover(journal_t *journal)
 	jbd2_lazy_trust_nothing(lazy); /* INV-K12 */
 	/*
 	 * What was read may be in the drive's cache only, and the blocks that
-	 * it freed are about to be used again.
+	 * it freed are about to be used again, unless nothing can be written.
 	 */
-	err = blkdev_issue_flush(journal->j_dev);
+	if (!bdev_read_only(journal->j_dev))
+		err = blkdev_issue_flush(journal->j_dev);
 	return err ?: lazy_plan_tombstone(lazy);
 }
 
@@ -325,7 +342,10 @@ void __jbd2_lazy_stamp(journal_t *journal)
 	journal_superblock_t *sb = journal->j_superblock;
 	struct lazy_mark mark;
 
-	/* An error: s_sequence and s_start are not touched. */
+	/*
+	 * An error: what is signed stays so.  Unless the tail was about to
+	 * move, and then the log is for stock recovery.
+	 */
 	if (is_journal_aborted(journal))
 		return;
 	spin_lock(&lazy->mark_lock);
@@ -348,8 +368,8 @@ void __jbd2_lazy_stamp(journal_t *journal)
  * committed since the last time.  All that was demoted and written home is
  * made durable first.
  *
- * Return: 1 if the log is kept; 0 if it holds nothing that is needed, or the
- * journal is aborted; an error of the write, and then the journal is aborted.
+ * Return: 1 if the log is kept; 0 if it holds nothing that is needed, somebody
+ * emptied it, or the journal is aborted; an error of the write, and then the journal is aborted.
  */
 int __jbd2_lazy_seal(journal_t *journal)
 {
@@ -359,7 +379,7 @@ int __jbd2_lazy_seal(journal_t *journal)
 	tid_t tid;
 
 	mutex_lock_io(&journal->j_checkpoint_mutex);
-	if (is_journal_aborted(journal))
+	if (is_journal_aborted(journal) || jbd2_lazy_log_gone(journal))
 		goto unlock;
 	ret = 1;
 	if (journal->j_superblock->s_start &&

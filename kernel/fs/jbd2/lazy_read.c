@@ -431,7 +431,7 @@ void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
 	unsigned long log_blk;
 	struct blk_plug plug;
 
-	if (!lazy_logged(lazy, bh->b_blocknr)) {
+	if (!jbd2_jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL)) {
 		submit_bh(opf, bh);
 		return;
 	}
@@ -445,10 +445,7 @@ void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
 		return;
 	}
 	blk_start_plug(&plug);
-	if (jbd2_jmap_lookup(&lazy->map, bh->b_blocknr, &log_blk, NULL))
-		lazy_read_around(lazy, bh, opf, log_blk);
-	else
-		lazy_submit_one(lazy, bh, opf);
+	lazy_read_around(lazy, bh, opf, log_blk);
 	blk_finish_plug(&plug);
 }
 EXPORT_SYMBOL(__jbd2_lazy_submit_read);

@@ -479,7 +479,6 @@ static int scan_apply(struct log_scan *scan, const struct commit_header *commit,
 {
 	struct jbd2_lazy *lazy = scan->lazy;
 	unsigned long blk = scan->start;
-	u64 home;
 	u32 i;
 	int err;
 
@@ -491,10 +490,10 @@ static int scan_apply(struct log_scan *scan, const struct commit_header *commit,
 		return err;
 	jbd2_jmap_apply_begin(&lazy->map, scan->tid, blk);
 	for (; blk != end; blk = jbd2_lazy_next_log_blk(lazy->journal, blk))
-		jbd2_jmap_apply_slot(&lazy->map, blk, &home, NULL, NULL);
+		jbd2_jmap_apply_slot(&lazy->map, blk, NULL, NULL);
 	jbd2_jmap_apply_end(&lazy->map, end);
 	for (i = 0; i < scan->nr_revokes; i++)
-		jbd2_jmap_drop(&lazy->map, scan->revokes[i], &blk);
+		jbd2_jmap_drop(&lazy->map, scan->revokes[i]);
 	scan->nr_revokes = 0;
 	scan->copies = 0;
 	scan->damaged = 0;

@@ -62,6 +62,7 @@ void jbd2_lazy_closing(journal_t *journal);
 const char *jbd2_lazy_policy(journal_t *journal);
 int jbd2_lazy_set_policy(journal_t *journal, const char *name);
 bool jbd2_lazy_log_kept(journal_t *journal);
+bool jbd2_lazy_log_gone(journal_t *journal);
 void jbd2_lazy_stats(journal_t *journal, struct jbd2_lazy_stats *stats);
 int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
 		      unsigned int n);
@@ -204,9 +205,10 @@ static inline void jbd2_lazy_oldest(journal_t *journal, tid_t *tid,
 }
 
 /*
- * The log lacks @nblocks: send the oldest copies home, by way of the checkpoint
- * list.  Returns how many; if none could go because a transaction holds them,
- * sets @wait and the @tid whose commit frees them.
+ * A handle wants @nblocks of the log, and they are not free: send the oldest
+ * copies home, by way of the checkpoint list.  Returns how many; if none could
+ * go because a transaction holds them, sets @wait and the @tid whose commit
+ * frees them.
  */
 static inline int jbd2_lazy_demote_tail(journal_t *journal, int nblocks,
 					tid_t *tid, bool *wait)
