@@ -43,6 +43,7 @@ def cleaned(bench: Bench, policy: str, *more: job.Step) -> Booted:
         *bench.mounted(
             formatted,
             job.write(POLICY, policy),
+            job.run(["/bin/cat", POLICY], stdout="policy.txt"),
             *wrap_the_log(),
             *more,
             *statistics(),
@@ -53,6 +54,7 @@ def cleaned(bench: Bench, policy: str, *more: job.Step) -> Booted:
     ]
     booted = bench.boot(steps, drive=formatted.file, save=True, seed=SEED)
     stress.assert_no_complaint(booted)
+    assert booted.text("policy.txt") == f"{policy}\n"
     assert booted.text("again.txt") == booted.text("ran.txt")
     assert len(booted.text("ran.txt").splitlines()) > 3000
     bench.assert_clean(booted.saved_drive, recover=True)

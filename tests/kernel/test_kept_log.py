@@ -2,11 +2,14 @@
 """The log outlives the mount: what journal_lazy leaves, who can read it, and what the next mount makes of it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from harness import Bench, Booted
 from kernel import stress
+from kernel.test_scrub import copies
+from kernel.test_snapshots import Log
 from shingle import fs, job, trace
 from shingle.drive import FormattedDrive
 from shingle.machine import StepResult
@@ -200,6 +203,56 @@ def test_every_kind_of_volume_comes_back_from_its_log(bench: Bench, kind: str) -
     stock = bench.boot(mounted(manifest("stock.txt"), options=""), drive=lazy.saved_drive)
     assert stock.text("stock.txt") == lazy.text("read.txt") == lazy.text("written.txt")
     bench.assert_clean(lazy.saved_drive, recover=True)
+
+
+def test_directories_without_an_index_are_read_at_home_and_in_the_log(bench: Bench) -> None:
+    """A look ahead, as stock ext4 does in such a directory, goes home only for blocks that are there."""
+    files = [job.load("createfiles", {"count": 600, "seed": number, "path": f"files{number}"}) for number in range(2)]
+    steps = [
+        *made("-O", "^dir_index", "-J", "size=16"),
+        *mounted(files[0], options=""),
+        *mounted(files[1], job.drop_caches(), manifest("written.txt")),
+        *mounted(manifest("read.txt")),
+    ]
+    lazy = bench.boot(steps, drive=bench.empty(capacity_bytes=2 << 30), save=True)
+    stress.assert_no_complaint(lazy)
+    assert lazy.text("read.txt") == lazy.text("written.txt")
+    assert len(lazy.text("read.txt").splitlines()) > 1200
+    bench.assert_clean(lazy.saved_drive, recover=True)
+
+
+# Of 16 blocks with group descriptors each tells of 8 GiB.
+LARGE_GIB, DESCRIPTOR_BLOCKS = 128, 16
+# fs/ext4/lazy.c: copies that lie so near are one place, and a mount visits no more than so many.
+NEAR, PLACES = 64, 8
+
+
+def test_group_descriptors_that_lie_apart_in_the_log_are_gathered(bench: Bench) -> None:
+    formatted = bench.formatted(LAZY_64M, capacity_bytes=LARGE_GIB << 30, seed=SEED)
+    work: list[job.Step] = []
+    for number in range(2 * DESCRIPTOR_BLOCKS):
+        # Each directory of the root gets a group of its own; what follows keeps the copies apart.
+        work += [job.load("createfiles", {"count": 300, "seed": number, "path": f"spread{number}"}), job.sync()]
+    ran = bench.boot(
+        bench.mounted(formatted, *work, manifest("ran.txt"), options=LAZY), drive=formatted.file, save=True
+    )
+    stress.assert_no_complaint(ran)
+    crash = [*bench.mounted(formatted, *work, job.save(), options=LAZY)]
+    before, after = (
+        places(bench, formatted, drive)
+        for drive in (bench.boot(crash, drive=formatted.file, save=True).saved_drive, ran.saved_drive)
+    )
+    print(f"of {DESCRIPTOR_BLOCKS} blocks in {before} places, after the unmount in {after}")
+    assert before > PLACES >= after
+    again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=ran.saved_drive)
+    assert kept(again) and again.text("again.txt") == ran.text("ran.txt")
+
+
+def places(bench: Bench, formatted: FormattedDrive, drive: Path) -> int:
+    """In how many places of the log the newest copies of the group descriptors are."""
+    newest = {home: number for number, home, _ in copies(Log(bench, formatted, drive))}
+    at = sorted(newest[home] for home in range(1, 1 + DESCRIPTOR_BLOCKS) if home in newest)
+    return sum(number - last > NEAR for last, number in zip([-NEAR, *at], at, strict=False))
 
 
 def test_a_block_that_looks_like_the_journal_comes_back_whole(bench: Bench) -> None:

@@ -89,7 +89,7 @@ def assert_kept(bench: Bench, life: Life, *, errors: bool = True) -> None:
 
 @pytest.mark.parametrize(
     ("log_mib", "kind", "after"),
-    [(64, "failed_write", 150), (64, "lost_write", 400), (16, "failed_write", 400),
+    [(64, "failed_write", 0), (64, "failed_write", 150), (64, "lost_write", 400), (16, "failed_write", 400),
      *(pytest.param(mib, kind, after, marks=pytest.mark.long)
        for mib in (64, 16) for kind in ("failed_write", "lost_write") for after in (1, 20, 77, 300))],
 )  # fmt: skip
@@ -105,7 +105,24 @@ def test_a_write_of_the_log_that_fails_ends_the_journal(
     print(f"log of {log_mib} MiB, SEED={SEED}, {kind} after {after}: {errors_in(hurt)}; {found}")
     assert ran.outcome.steps[-1].after["faults"] == 1 and "I/O error, dev shd0" in ran.outcome.console
     assert errors_in(hurt) and errors_in(hurt) <= LOST
-    assert found["mount_snapshots"] > 0 and found["logged_blocks"] > 0, found
+    # The very first is the tombstone: nothing follows it.
+    assert found["mount_snapshots"] > 0 and (found["logged_blocks"] > 0) == (after > 0), found
+    assert_kept(bench, hurt)
+
+
+def test_a_snapshot_that_cannot_be_written_ends_the_journal(bench: Bench, worked: Callable[[int], Life]) -> None:
+    """The same course twice: the second time the disk refuses the place of the newest snapshot."""
+    life = worked(64)
+    assert life.formatted is not None
+    steps = mounted(work("load", SEED, 4, "EIO,EROFS"), *statistics(), options=FATAL)
+    whole, left = life.boot(bench, steps, save=True)
+    assert stress.statistics(whole)["snapshots"] > 0
+    snapshot = Log(bench, life.formatted, left.drive).snapshot()
+    first, _ = of_log(life)
+    broken = plan(bench, rule("failed_write", first - 1 + snapshot.log_blk + snapshot.blocks // 2, 1, times=1))
+    ran, hurt = life.boot(bench, steps, save=True, faults=broken)
+    print(f"{snapshot}, SEED={SEED}: {errors_in(hurt)}; {stress.statistics(ran)}")
+    assert "cannot write a snapshot to the log (-5)" in ran.outcome.console
     assert_kept(bench, hurt)
 
 
