@@ -47,8 +47,8 @@ class Mail:
 
 
 SERIES = (
-    # Fixes of stock ext4, of which the rest needs none.
-    *(Mail(f"0000-{number}") for number in (1, 2, 3, 4)),
+    # Fixes of stock ext4 and jbd2, of which the rest needs none.
+    *(Mail(f"0000-{number}") for number in (1, 2, 3, 4, 5)),
     # Reads.
     Mail("0001"),
     # The map.

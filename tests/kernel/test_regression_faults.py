@@ -328,3 +328,38 @@ def test_a_commit_that_fails_is_remembered_as_stock_ext4_remembers_it(bench: Ben
     print(f"log of 64 MiB, SEED={SEED}, errors={reaction}: {told}")
     assert told[0] == told[1]
     assert told[0][1] == "clean with errors"
+
+
+# Both files are in one transaction, which the first fsync commits and the disk refuses.
+TWO = """
+import errno, os
+files = [os.open(f'/mnt/{name}', os.O_RDWR | os.O_CREAT) for name in 'ab']
+os.sync()
+for file in files:
+    os.fchown(file, 1, 1)
+for file in files:
+    try:
+        os.fsync(file)
+        print('synced')
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+
+
+@pytest.mark.parametrize("options", [LAZY, ""], ids=["lazy", "stock"])
+def test_an_fsync_behind_a_commit_that_failed_fails_too(bench: Bench, options: str) -> None:
+    """A fault of jbd2: what is neither running nor committing any more was taken for durable."""
+    formatted = bench.formatted(LOGS[64], capacity_bytes=CAPACITY_BYTES, seed=SEED)
+    life = Life(formatted, formatted.file, ())
+    wanted = ",".join(filter(None, [options, "errors=continue"]))
+    said = []
+    for after in range(8):
+        broken = plan(bench, rule("failed_write", *of_log(life), after=after, times=1))
+        two = job.run(["/usr/bin/python3", "-I", "-c", TWO], stdout="two.txt", may_fail=True)
+        booted = bench.boot(
+            bench.mounted(formatted, two, options=wanted), drive=formatted.file, faults=broken, expected=EXPECTED
+        )
+        said.append(booted.text("two.txt").split())
+    print(f"by the number of the write that failed: {said}")
+    assert ["EIO", "EIO"] in said
+    assert ["EIO", "synced"] not in said

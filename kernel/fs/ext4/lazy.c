@@ -365,23 +365,17 @@ static void ext4_lazy_gather(struct super_block *sb)
  *
  * The superblock is also written directly, past the log (mount, unmount).
  * Whoever replays the log brings back the copy in it, so before the log is
- * left to others it gets one that is up to date.  With journal_lazy_drain
- * everything goes home instead, and no log is left.
+ * left to others it gets one that is up to date.  With journal_lazy_drain none
+ * is left.
  */
 void ext4_lazy_log_super(struct super_block *sb)
 {
 	struct ext4_sb_info *sbi = EXT4_SB(sb);
 
 	if (!test_opt2(sb, JOURNAL_LAZY) || !jbd2_lazy(sbi->s_journal) ||
-	    sb_rdonly(sb) || is_journal_aborted(sbi->s_journal))
+	    test_opt2(sb, JOURNAL_LAZY_DRAIN) || sb_rdonly(sb) ||
+	    is_journal_aborted(sbi->s_journal))
 		return;
-	if (test_opt2(sb, JOURNAL_LAZY_DRAIN)) {
-		jbd2_journal_lock_updates(sbi->s_journal);
-		/* An error aborts the journal, which others notice. */
-		jbd2_journal_flush(sbi->s_journal, 0);
-		jbd2_journal_unlock_updates(sbi->s_journal);
-		return;
-	}
 	ext4_lazy_gather(sb);
 	jbd2_lazy_closing(sbi->s_journal);
 	schedule_work(&sbi->s_sb_upd_work);
@@ -419,12 +413,31 @@ static void ext4_lazy_close_super(struct super_block *sb)
 /* Before the journal is destroyed: leave a log that others can replay. */
 void ext4_lazy_unmount(struct super_block *sb)
 {
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
 	if (!test_opt2(sb, JOURNAL_LAZY) || sb_rdonly(sb) ||
-	    is_journal_aborted(EXT4_SB(sb)->s_journal))
+	    is_journal_aborted(journal))
 		return;
-	if (!test_opt2(sb, JOURNAL_LAZY_DRAIN))
-		ext4_lazy_close_super(sb);
+	if (test_opt2(sb, JOURNAL_LAZY_DRAIN)) {
+		jbd2_journal_lock_updates(journal);
+		/* An error aborts the journal, which others notice. */
+		jbd2_journal_flush(journal, 0);
+		jbd2_journal_unlock_updates(journal);
+		return;
+	}
+	ext4_lazy_close_super(sb);
 	ext4_lazy_log_super(sb);
+}
+
+/* For jbd2_journal_flush(): whether a freeze or a remount leaves the log. */
+unsigned int ext4_lazy_flush_flags(struct super_block *sb)
+{
+	/* Without the flag nobody would look into a log that is kept. */
+	if (!ext4_has_feature_journal_needs_recovery(sb))
+		return 0;
+	/* A mount, which comes here, too, has only just taken it over. */
+	return test_opt2(sb, JOURNAL_LAZY_DRAIN) && sb->s_flags & SB_ACTIVE ?
+		0 : JBD2_JOURNAL_FLUSH_KEEP;
 }
 
 /**
