@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
 import json
 import mmap
 import os
 import random
 import re
+import shlex
 import shutil
 import stat
 import struct
@@ -41,11 +43,17 @@ CHECKSUM_OFFSET = 0xFC
 CSUM_V3 = 0x10
 # EXT4_IOC_CHECKPOINT, _IOW('f', 43, __u32)
 IOC_CHECKPOINT = 0x4004662B
+LOOP_CTL_GET_FREE, LOOP_CONFIGURE = 0x4C82, 0x4C0A
+LOOP_CONFIG, LOOP_FLAGS_AT, LOOP_AUTOCLEAR = 304, 60, 4
 
 # 10 GiB on 8 TB is what the paper and docs/journal-lazy.md measured.
 JOURNAL_SHARE = 800
 JOURNAL_MOST = 10 * GIB
 JOURNAL_LEAST = 256 * MIB
+
+# `convert` sets the mount count to this in the very write that ends a command of tune2fs, and e2fsck -f sets it to 0:
+# a conversion whose last check was cut off can be told from one that is done.
+UNCHECKED = 15_000
 
 SYSFS = Path("/sys")
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -58,7 +66,10 @@ class Failure(Exception):
 # --- Stock programs -----------------------------------------------------------
 
 
-def _run(argv: Sequence[str | Path], *, show: bool = False) -> subprocess.CompletedProcess[str]:
+def _run(
+    argv: Sequence[str | Path], *, show: bool = False, keep: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    """`keep` are descriptors that the program holds open too, so that they outlive this process if it is killed."""
     environment = os.environ | {"LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
     try:
         return subprocess.run(
@@ -70,6 +81,7 @@ def _run(argv: Sequence[str | Path], *, show: bool = False) -> subprocess.Comple
             text=True,
             errors="replace",
             check=False,
+            pass_fds=keep,
         )
     except FileNotFoundError:
         raise Failure(f"{argv[0]} is not installed.") from None
@@ -254,15 +266,52 @@ def mounted(path: Path) -> Mount | None:
     return None
 
 
-def refuse_in_use(path: Path, what: str) -> None:
+@contextlib.contextmanager
+def held(path: Path, what: str) -> Iterator[list[int]]:
+    """As long as one of these descriptors is open, a block device cannot be mounted, checked or held by others."""
     mount = mounted(path)
     if mount is not None:
         raise Failure(f"{path} is mounted on {mount.directory}: {what} needs it unmounted.")
-    if _devices_of(path) and stat.S_ISBLK(path.stat().st_mode):
-        try:
-            os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
-        except OSError as error:
-            raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
+    with contextlib.ExitStack() as stack:
+        descriptors = []
+        if stat.S_ISBLK(path.stat().st_mode):
+            try:
+                descriptors.append(os.open(path, os.O_RDONLY | os.O_EXCL))
+            except OSError as error:
+                raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
+            stack.callback(os.close, descriptors[-1])
+        yield descriptors
+
+
+@contextlib.contextmanager
+def loop_over(path: Path) -> Iterator[tuple[Path, int]]:
+    """A loop device that lives as long as its descriptor, and its lock, which keeps udev and so the desktop off."""
+    config = bytearray(LOOP_CONFIG)
+    with path.open("r+b") as below, Path("/dev/loop-control").open("rb") as control:
+        device = Path(f"/dev/loop{fcntl.ioctl(control, LOOP_CTL_GET_FREE)}")
+        with device.open("r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            struct.pack_into("I", config, 0, below.fileno())
+            struct.pack_into("I", config, LOOP_FLAGS_AT, LOOP_AUTOCLEAR)
+            fcntl.ioctl(file, LOOP_CONFIGURE, config)
+            yield device, file.fileno()
+
+
+def refuse_in_use(path: Path, what: str) -> None:
+    with held(path, what):
+        pass
+
+
+@contextlib.contextmanager
+def only_run(path: Path, what: str) -> Iterator[None]:
+    """No second run of this program changes an image file; a block device is held while it is changed."""
+    with path.open("rb") as file:
+        if stat.S_ISREG(path.stat().st_mode):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Failure(f"{path} is in use by another ext4lazy: {what} needs it alone.") from None
+        yield
 
 
 def _statistics_folder(mount: Mount) -> Path | None:
@@ -382,26 +431,30 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
     """What is left to do. Everything is read off the volume, so that a conversion that was cut off goes on."""
     speed = speed or Speed(100e6, 0.012)
     path = str(volume.path)
-    steps = []
+    steps: list[Step] = []
     once = check_s(volume, directories, speed)
     check = Step("check", ("e2fsck", "-f", "-p", path), (0, 1), once)
+
+    def change(why: str, *argv: str, seconds: float = 0.0) -> None:
+        steps.append(Step(why, ("tune2fs", "-C", str(UNCHECKED), *argv, path), (0,), seconds))
+
     if "metadata_csum" not in volume.features:
         # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
-        steps.append(Step("metadata checksums", ("tune2fs", "-O", "metadata_csum", path), (0,), 3 * once))
+        change("metadata checksums", "-O", "metadata_csum", seconds=3 * once)
     if "fast_commit" in volume.features:
-        steps.append(Step("no fast commit", ("tune2fs", "-O", "^fast_commit", path), (0,)))
+        change("no fast commit", "-O", "^fast_commit")
     if volume.external_journal is None:
         present = journal_bytes(volume)
         if volume.has_journal and present < journal:
-            steps.append(Step("the small journal goes", ("tune2fs", "-O", "^has_journal", path), (0,)))
+            change("the small journal goes", "-O", "^has_journal")
         if present < journal:
-            size = str(journal // MIB)
-            steps.append(
-                Step("the large journal", ("tune2fs", "-J", f"size={size}", path), (0,), journal / speed.bytes_per_s)
-            )
+            change("the large journal", "-J", f"size={journal // MIB}", seconds=journal / speed.bytes_per_s)
     if "journal_data" in volume.header.get("Default mount options", "").split():
-        steps.append(Step("data=ordered", ("tune2fs", "-o", "^journal_data", path), (0,)))
-    return [check, *steps, check] if steps else []
+        change("data=ordered", "-o", "^journal_data")
+    if steps:
+        return [check, *steps, check]
+    unchecked = volume.number("Mount count") >= UNCHECKED or volume.header.get("Filesystem state") != "clean"
+    return [check] if unchecked else []
 
 
 def journal_bytes(volume: Volume) -> int:
@@ -417,6 +470,7 @@ def journal_bytes(volume: Volume) -> int:
 
 def advise(path: Path, journal_mib: int | None) -> int:
     volume = read_volume(path)
+    _refuse_foreign(volume)
     journal = journal_mib * MIB if journal_mib else wanted_journal(volume)
     print(f"{path}: ext4, {size_text(volume.size)}, blocks of {size_text(volume.block_size)}")
     say("metadata checksums", "yes" if "metadata_csum" in volume.features else "no; journal_lazy needs them")
@@ -452,48 +506,78 @@ def advise(path: Path, journal_mib: int | None) -> int:
 
 def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
     """After every command the volume is read again: the plan never goes by what was true before."""
-    refuse_in_use(path, "converting")
-    volume = read_volume(path)
-    steps = conversion(volume, _journal_wanted(volume, journal_mib))
-    if not steps:
-        print(f"{path}: nothing to convert.")
-        return OK
-    if dry_run:
-        for step in steps:
-            print(f"{step.why}: {' '.join(step.argv)}")
-        return OK
-    check, last = steps[0], None
-    _do(path, check)
-    while True:
-        volume = read_volume(path)
-        journal = _journal_wanted(volume, journal_mib)
-        steps = conversion(volume, journal)[1:-1]
+    with only_run(path, "converting"):
+        with held(path, "converting"):
+            volume = read_volume(path)
+            _refuse_foreign(volume)
+            steps = conversion(volume, _journal_wanted(volume, journal_mib))
         if not steps:
-            break
-        if steps[0] == last:
-            raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
-        last = steps[0]
-        free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
-        if any(step.argv[1] == "-J" for step in steps) and journal > free:
-            raise Failure(f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal.")
-        _do(path, last)
-    _do(path, check)
+            print(f"{path}: nothing to convert.")
+            return OK
+        if dry_run:
+            for step in steps:
+                print(f"{step.why}: {' '.join(step.argv)}")
+            return OK
+        check, last = steps[0], None
+        _do(check, volume)
+        while True:
+            # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
+            with held(path, "converting") as keep:
+                volume = read_volume(path)
+                journal = _journal_wanted(volume, journal_mib)
+                steps = conversion(volume, journal)[1:-1]
+                if not steps:
+                    break
+                if steps[0] == last:
+                    raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
+                last = steps[0]
+                free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
+                if any("-J" in step.argv for step in steps) and journal > free:
+                    raise Failure(
+                        f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal."
+                    )
+                if keep and "-J" in last.argv:
+                    # This command refuses a device that is held: it gets another device over it.
+                    with loop_over(path) as (device, descriptor):
+                        over = dataclasses.replace(last, argv=(*last.argv[:-1], str(device)))
+                        _do(over, volume, [*keep, descriptor])
+                else:
+                    _do(last, volume, keep)
+        if last is not None:
+            _do(check, volume)
     print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
     return OK
+
+
+def _refuse_foreign(volume: Volume) -> None:
+    """The Hurd keeps other things where Linux keeps a checksum."""
+    system = volume.header.get("Filesystem OS type", "")
+    if system != "Linux":
+        raise Failure(f"{volume.path} is a file system of {system or 'no system'}: expected one of Linux.")
 
 
 def _journal_wanted(volume: Volume, journal_mib: int | None) -> int:
     return journal_mib * MIB if journal_mib else wanted_journal(volume)
 
 
-def _do(path: Path, step: Step) -> None:
-    refuse_in_use(path, "converting")
+def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
     print(f"{step.why}: {' '.join(step.argv)}", flush=True)
-    try:
-        run(step.argv, accept=step.accept, show=True)
-    except Failure as failure:
-        hint = "; run e2fsck -f by hand, then convert again" if step.argv[0] == "e2fsck" else ""
-        raise Failure(f"{str(failure).rstrip('.')}{hint}.") from None
+    done = _run(step.argv, show=True, keep=keep)
+    if done.returncode in step.accept:
+        return
+    hint = ""
+    if step.argv[0] == "e2fsck":
+        hint = "; run e2fsck -f by hand, then convert again"
+        with contextlib.suppress(Failure):
+            volume = read_volume(volume.path)
+        if "metadata_csum" in volume.features and "needs_recovery" not in volume.features:
+            # A disk that ignores flushes can have the flag and lack the checksums after a power cut. To go without
+            # them is no loss: e2fsck finds real damage just as well, and the next run adds them again.
+            hint = (
+                "; if a conversion was cut off, do not run e2fsck -y, which clears each file without a checksum, but"
+                f" debugfs -w -c -R 'feature ^metadata_csum' {shlex.quote(str(volume.path))}, then convert again"
+            )
+    raise Failure(f"{' '.join(step.argv)} ended with status {done.returncode}{hint}.")
 
 
 # --- status ---------------------------------------------------------------------

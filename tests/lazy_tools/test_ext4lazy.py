@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lazy_tools import volumes
-from lazy_tools.volumes import digest, ext4lazy, kept, make, stock, tool
+from lazy_tools.volumes import BLOCK, digest, ext4lazy, kept, make, stock, tool
 
 NEW_NAMES = [f"d{n}" for n in range(1, volumes.FILES + 1)]
 
@@ -276,6 +278,78 @@ def test_convert_makes_an_old_volume_ready(folder: Path) -> None:
     assert "metadata_csum" not in header(volume)
     said = ext4lazy("convert", volume)
     assert said.returncode == 0, said.stdout + said.stderr
+    assert_converted(volume)
+
+
+def test_a_last_check_that_was_cut_off_is_made_up_for(folder: Path) -> None:
+    """Nothing else is left to do: the journal is large already."""
+    volume = make(folder / "old.img", kind="ext3", mib=128, journal_mib=16)
+    path = volumes.fakes(
+        folder, e2fsck='case $(real dumpe2fs -h "$3") in *metadata_csum*) exit 8;; esac; real e2fsck "$@"'
+    )
+    assert ext4lazy("convert", volume, path=path).returncode == tool.FAILED
+    assert "metadata_csum" in header(volume)
+    # A mount in between does not hide it.
+    volumes.change(volume, ["ssv mtime 20300101"])
+    dry = ext4lazy("convert", "--dry-run", volume)
+    assert dry.stdout == f"check: e2fsck -f -p {volume}\n"
+    again = ext4lazy("convert", volume)
+    assert again.returncode == 0, again.stderr
+    assert "is ready" in again.stdout
+    assert "nothing to convert" in ext4lazy("convert", volume).stdout
+
+
+def test_a_volume_with_errors_is_not_called_converted(folder: Path) -> None:
+    volume = make(folder / "new.img", mib=64, journal_mib=8)
+    assert "nothing to convert" in ext4lazy("convert", volume).stdout
+    volumes.change(volume, ["ssv state 2"])
+    said = ext4lazy("convert", volume)
+    assert said.returncode == 0, said.stderr
+    assert "e2fsck -f -p" in said.stdout
+    assert "Filesystem state:         clean\n" in header(volume)
+
+
+def test_a_file_system_of_another_system_is_refused(folder: Path) -> None:
+    volume = make(folder / "hurd.img", kind="ext2", mib=128)
+    volumes.change(volume, ["ssv creator_os 1"])
+    before = digest(volume)
+    for command in ("advise", "convert"):
+        said = ext4lazy(command, volume)
+        assert said.returncode == tool.FAILED
+        assert said.stderr == f"ext4lazy: {volume} is a file system of Hurd: expected one of Linux.\n"
+    assert digest(volume) == before
+
+
+def test_the_advice_after_a_power_cut_on_a_lying_disk_loses_no_file(folder: Path) -> None:
+    """The superblock got there before the checksums that it promises."""
+    volume = convertible(folder)
+    done = folder / "done.img"
+    done.write_bytes(volume.read_bytes())
+    stock("tune2fs", "-O", "metadata_csum", done)
+    with volume.open("r+b") as file:
+        file.write(done.read_bytes()[:BLOCK])
+    said = ext4lazy("convert", volume)
+    assert said.returncode == tool.FAILED
+    _, do, advice = said.stderr.partition("debugfs -w")
+    assert do, said.stderr
+    advice = do + advice.partition(", then convert again")[0]
+    subprocess.run(["sh", "-c", advice], env={"PATH": volumes.PATH}, capture_output=True, check=True)
+    again = ext4lazy("convert", volume)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert_converted(volume)
+    assert all(stock("debugfs", "-R", f"cat /{name}/f", volume) == "contents\n" for name in NEW_NAMES)
+
+
+def test_two_conversions_of_one_image_do_not_mix(folder: Path) -> None:
+    volume = convertible(folder)
+    second = folder / "second"
+    program = f"{sys.executable} {volumes.TOOLS}/ext4lazy.py"
+    path = volumes.fakes(
+        folder, tune2fs=f'[ -e {second} ] || {program} convert {volume} >{second} 2>&1\nreal tune2fs "$@"'
+    )
+    said = ext4lazy("convert", volume, path=path)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert second.read_text() == f"ext4lazy: {volume} is in use by another ext4lazy: converting needs it alone.\n"
     assert_converted(volume)
 
 

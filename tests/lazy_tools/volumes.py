@@ -7,16 +7,19 @@ volume's log, and the marker of journal_lazy is put on it by hand.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from shingle.paths import ROOT
 
@@ -148,3 +151,31 @@ def kept(folder: Path) -> Kept:
     log(volume, replayed, homes)
     sign(volume)
     return Kept(volume, replayed, homes)
+
+
+# --- Devices ----------------------------------------------------------------------
+
+needs_loop = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/dev/loop-control").exists(), reason="needs root and loop devices"
+)
+
+
+@contextlib.contextmanager
+def loop(backing: Path) -> Iterator[Path]:
+    """A loop device over a file or a device, gone afterwards."""
+    device = stock("losetup", "--find", "--show", backing).strip()
+    try:
+        yield Path(device)
+    finally:
+        stock("losetup", "--detach", device)
+
+
+def fakes(folder: Path, **programs: str) -> str:
+    """A PATH in which these programs are scripts; `real NAME` in one of them runs the stock program."""
+    place = folder / "fakes"
+    place.mkdir(exist_ok=True)
+    for name, text in programs.items():
+        program = place / name
+        program.write_text(f'#!/bin/sh\nreal() {{ PATH={PATH} "$@"; }}\n{text}\n')
+        program.chmod(0o755)
+    return f"{place}:{PATH}"
