@@ -11,6 +11,7 @@ knows it. The layout is that of fs/jbd2/lazy_mount.c.
 from __future__ import annotations
 
 import argparse
+import bisect
 import contextlib
 import dataclasses
 import fcntl
@@ -41,6 +42,9 @@ MARKER_MAGIC = 0x4C5A5931  # "LZY1"
 MARKER_VERSION = 2
 CHECKSUM_OFFSET = 0xFC
 CSUM_V3 = 0x10
+DESCRIPTOR, COMMIT = 1, 2
+SAME_UUID, LAST_TAG = 2, 8
+NEAR = 64  # blocks before the end of the log, in which the last transaction of an unmount begins
 # EXT4_IOC_CHECKPOINT, _IOW('f', 43, __u32)
 IOC_CHECKPOINT = 0x4004662B
 LOOP_CTL_GET_FREE, LOOP_CONFIGURE = 0x4C82, 0x4C0A
@@ -112,6 +116,9 @@ class JournalSuper:
     error: int
     checksums_v3: bool
     marked: bool
+    # By the marker: the newest transaction when it was written, and the block behind that.
+    known: int
+    end: int
 
     @property
     def state(self) -> str:
@@ -137,6 +144,8 @@ def parse_journal_super(data: bytes) -> JournalSuper:
     magic, kind, _, block_size, blocks, first, sequence, start, error, _, incompat, _ = struct.unpack_from(">12I", data)
     if magic != JOURNAL_MAGIC or kind not in (3, 4):
         raise Failure("the journal does not begin with a journal superblock.")
+    if not 0 < first < blocks or start >= blocks:
+        raise Failure(f"the journal superblock says that the log of {blocks} blocks begins at {first} and {start}.")
     v3 = kind == 4 and bool(incompat & CSUM_V3)
     if v3:
         blank = data[:CHECKSUM_OFFSET] + bytes(4) + data[CHECKSUM_OFFSET + 4 : 1024]
@@ -144,7 +153,8 @@ def parse_journal_super(data: bytes) -> JournalSuper:
             raise Failure("the journal superblock does not fit its checksum; e2fsck can say more.")
     signature = struct.unpack_from(">4I", data, MARKER_OFFSET)
     marked = start != 0 and signature == (MARKER_MAGIC, MARKER_VERSION, sequence, start)
-    return JournalSuper(block_size, blocks, first, sequence, start, error, v3, marked)
+    known, end = (struct.unpack_from(">I", data, MARKER_OFFSET + at)[0] for at in (16, 44))
+    return JournalSuper(block_size, blocks, first, sequence, start, error, v3, marked, known, end)
 
 
 @dataclass(frozen=True)
@@ -180,33 +190,39 @@ class Volume:
     def external_journal(self) -> str | None:
         return self.header.get("Journal UUID")
 
-    def journal_super(self) -> JournalSuper:
-        """Read by hand; the volume must have a journal."""
+    def journal_place(self) -> tuple[Path, int]:
+        """The device of the journal and the block of it where the journal superblock is."""
         if self.external_journal is None:
             said = run(["debugfs", "-R", "bmap <8> 0", self.path])
             numbers = re.findall(r"^(\d+)$", said, flags=re.MULTILINE)
             if len(numbers) != 1:
                 raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
-            device, block = self.path, int(numbers[0])
-        else:
-            found = run(["blkid", "-t", f"UUID={self.external_journal}", "-o", "device"], accept=(0, 2)).split()
-            if not found:
-                raise Failure(f"{self.path}: its journal device, UUID {self.external_journal}, is not here.")
-            # Behind the superblock of the device, which is at byte 1024.
-            device, block = Path(found[0]), 1024 // self.block_size + 1
+            return self.path, int(numbers[0])
+        found = run(["blkid", "-t", f"UUID={self.external_journal}", "-o", "device"], accept=(0, 2)).split()
+        if not found:
+            raise Failure(f"{self.path}: its journal device, UUID {self.external_journal}, is not here.")
+        # Behind the superblock of the device, which is at byte 1024.
+        return Path(found[0]), 1024 // self.block_size + 1
+
+    def journal_super(self) -> JournalSuper:
+        """Read by hand; the volume must have a journal."""
+        device, block = self.journal_place()
         with device.open("rb") as file:
             file.seek(block * self.block_size)
             return parse_journal_super(file.read(1024))
 
+    def journal_runs(self) -> list[tuple[int, int, int]]:
+        """Of the journal's inode: the first and last block of each run, and where it begins on the volume."""
+        said = run(["debugfs", "-R", "stat <8>", self.path])
+        found = re.finditer(r"\((\d+)(?:-(\d+))?\):(\d+)(?:-(\d+))?", said)
+        return [(int(match[1]), int(match[2] or match[1]), int(match[3])) for match in found]
+
     def journal_pieces(self) -> int:
         """Runs of neighbouring blocks that the journal consists of."""
-        said = run(["debugfs", "-R", "stat <8>", self.path])
-        block = re.compile(r"\((\d+)(?:-(\d+))?\):(\d+)(?:-(\d+))?")
         end, pieces = -1, 0
-        for match in block.finditer(said):
-            start, last = int(match[3]), int(match[4] or match[3])
+        for first, last, start in self.journal_runs():
             pieces += start != end + 1
-            end = last
+            end = start + last - first
         return pieces
 
     def directories(self) -> int:
@@ -742,6 +758,91 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
     return OK
 
 
+# --- due ------------------------------------------------------------------------
+
+
+def superblock_in_log(volume: Volume, journal: JournalSuper) -> bytes | None:
+    """The newest copy of the superblock in a log that is kept. Only the blocks that describe others are read."""
+    size = volume.block_size
+    home, offset = (1, 0) if size == KIB else (0, KIB)
+    device, _ = volume.journal_place()
+    runs = volume.journal_runs() if volume.external_journal is None else [(0, journal.blocks, 0)]
+    firsts = [first for first, _, _ in runs]
+    if not runs or not journal.checksums_v3:
+        return None
+
+    with device.open("rb", buffering=0) as file:
+
+        def block(number: int) -> bytes:
+            first, _, start = runs[bisect.bisect_right(firsts, number) - 1]
+            return os.pread(file.fileno(), size, (start + number - first) * size)
+
+        def around(number: int) -> int:
+            return journal.first + (number - journal.first) % (journal.blocks - journal.first)
+
+        def newest(at: int, sequence: int) -> int | None:
+            """The block of the newest copy from the transaction that begins there."""
+            found, copy = None, None
+            for _ in range(journal.blocks):
+                data = block(at)
+                magic, kind, of = struct.unpack_from(">3I", data) if len(data) == size else (0, 0, 0)
+                if magic != JOURNAL_MAGIC or of != sequence:
+                    break
+                if kind == COMMIT:
+                    found, copy, sequence = copy or found, None, sequence + 1 & 0xFFFFFFFF
+                elif kind == DESCRIPTOR:
+                    tag, count, flags = 12, 0, 0
+                    while not flags & LAST_TAG and tag + 16 <= size - 4:
+                        low, flags, high, _ = struct.unpack_from(">4I", data, tag)
+                        tag, count = tag + (16 if flags & SAME_UUID else 32), count + 1
+                        if high << 32 | low == home:
+                            copy = around(at + count)
+                    at += count
+                at = around(at + 1)
+            return found
+
+        # An unmount logs the superblock last, and its marker says where the log ends.
+        place = None
+        if journal.end:
+            near = (newest(around(journal.end - back), journal.known) for back in range(3, NEAR))
+            place = next((copy for copy in near if copy), None)
+        place = place or newest(journal.start, journal.sequence)
+        return None if place is None else block(place)[offset : offset + KIB]
+
+
+def _reason(superblock: bytes) -> str | None:
+    """Why a check is due, by a superblock."""
+    times, most, _, state = struct.unpack_from("<HhHH", superblock, 0x34)
+    last, interval = struct.unpack_from("<2I", superblock, 0x40)
+    if state & 3 != 1:
+        return "an error is recorded in it" if state & 2 else "it is not clean"
+    if times >= UNCHECKED:
+        return "its conversion was not checked"
+    if 0 < most <= times:
+        return f"it was mounted {times} times"
+    if interval and last + interval <= time.time():
+        return f"a check was due on {time.strftime('%Y-%m-%d', time.localtime(last + interval))}"
+    return None
+
+
+def due(path: Path) -> int:
+    """One line for fsck.ext4lazy: plain, kept, or "due:" and why e2fsck should have a volume whose log is kept."""
+    volume = read_volume(path)
+    journal = volume.journal_super() if volume.has_journal else None
+    if journal is None or journal.state != "kept":
+        print("plain")
+        return OK
+    with path.open("rb") as file:
+        file.seek(KIB)
+        home = file.read(KIB)
+    why = "its journal was aborted" if journal.error else _reason(home)
+    if why is None:
+        newest = superblock_in_log(volume, journal)
+        why = _reason(newest) if newest else None
+    print(f"due: {why}" if why else "kept")
+    return OK
+
+
 # --- check ----------------------------------------------------------------------
 
 
@@ -881,6 +982,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checking.add_argument(
         "--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes"
     )
+    command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.")
     asked = parser.parse_args(arguments)
     try:
         if not asked.device.exists():
@@ -893,6 +995,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return status(asked.device, scan=asked.scan, as_json=asked.json)
         if asked.command == "drain":
             return drain(asked.device)
+        if asked.command == "due":
+            return due(asked.device)
         return check(asked.device, asked.scratch)
     except Failure as failure:
         sys.stderr.write(f"ext4lazy: {failure}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,16 @@ def test_a_mount_that_fails_is_not_tried_as_something_else(folder: Path) -> None
     assert len(calls(folder)) == 1
 
 
+def asked_of(folder: Path) -> list[str]:
+    """What was run besides the question whether a check is due."""
+    return [call for call in calls(folder / "programs") if not call.startswith("ext4lazy due ")]
+
+
 def fsck(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     fake(programs, "e2fsck", "exit 1")
-    fake(programs, "ext4lazy", "exit 4")
+    fake(programs, "ext4lazy", f'[ $1 != check ] || exit 4\nexec {sys.executable} {volumes.TOOLS}/ext4lazy.py "$@"')
     return subprocess.run(
         ["sh", volumes.TOOLS / "fsck.ext4lazy", *map(str, arguments)],
         env=os.environ | {"PATH": f"{programs}:{volumes.PATH}"}, capture_output=True, text=True, check=False,
@@ -103,20 +109,21 @@ def fsck(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 def test_at_boot_a_kept_log_is_left_alone(folder: Path) -> None:
     volume = kept(folder).path
     before = digest(volume)
-    for arguments in (("-a",), ("-p",), ("-a", "-C0"), ("-a", "-C", "0"), ("-p", "-M")):
+    # systemd says -a, or -y with fsck.repair=yes on the kernel's command line.
+    for arguments in (("-a",), ("-p",), ("-y",), ("-a", "-C0"), ("-a", "-C", "0"), ("-p", "-M")):
         done = fsck(folder, *arguments, volume)
         assert done.returncode == 0, done.stderr
         assert "is kept by journal_lazy; not checked" in done.stdout
-    assert calls(folder / "programs") == []
+    assert asked_of(folder) == []
     assert digest(volume) == before
 
 
-@pytest.mark.parametrize("arguments", [("-p", "-f"), ("-y",), (), ("-f",)])
+@pytest.mark.parametrize("arguments", [("-p", "-f"), ("-fy",), (), ("-f",)])
 def test_what_a_person_asks_for_is_e2fsck_s(folder: Path, arguments: tuple[str, ...]) -> None:
     volume = kept(folder).path
     done = fsck(folder, *arguments, volume)
     assert done.returncode == 1
-    assert calls(folder / "programs") == [" ".join(["e2fsck", *arguments, str(volume)])]
+    assert asked_of(folder) == [" ".join(["e2fsck -f", *arguments, str(volume)])]
     assert "sending the whole log home before the check (as asked)" in done.stdout
 
 
@@ -124,7 +131,7 @@ def test_without_writing_a_copy_is_checked(folder: Path) -> None:
     volume = kept(folder).path
     done = fsck(folder, "-n", volume)
     assert done.returncode == 4
-    assert calls(folder / "programs") == [f"ext4lazy check {volume}"]
+    assert asked_of(folder) == [f"ext4lazy check {volume}"]
 
 
 def damaged(volume: Path) -> None:
@@ -133,6 +140,19 @@ def damaged(volume: Path) -> None:
 
 def aborted(volume: Path) -> None:
     volumes.sign(volume, at_20=5)
+
+
+def damaged_as_only_the_log_knows(volume: Path) -> None:
+    """With errors=continue the kernel logs the superblock; a crash leaves the old one at home."""
+    copy = volume.with_suffix(".copy")
+    copy.write_bytes(volume.read_bytes())
+    volumes.change(copy, ["ssv state 3"])
+    volumes.log(volume, copy, [5, 0, 6])
+    volumes.sign(volume)
+
+
+def half_converted(volume: Path) -> None:
+    volumes.change(volume, [f"ssv mnt_count {volumes.tool.UNCHECKED + 1}"])
 
 
 def often_mounted(volume: Path) -> None:
@@ -146,7 +166,9 @@ def long_unchecked(volume: Path) -> None:
 @pytest.mark.parametrize(
     ("happened", "why"),
     [
-        (damaged, 'its state is "not clean with errors"'),
+        (damaged, "an error is recorded in it"),
+        (damaged_as_only_the_log_knows, "an error is recorded in it"),
+        (half_converted, "its conversion was not checked"),
         (aborted, "its journal was aborted"),
         (often_mounted, "it was mounted 3 times"),
         (long_unchecked, "a check was due on"),
@@ -159,7 +181,115 @@ def test_at_boot_a_volume_in_need_gets_e2fsck(folder: Path, happened: object, wh
     done = fsck(folder, "-a", volume)
     assert done.returncode == 1, done.stdout
     assert why in done.stdout
-    assert calls(folder / "programs") == [f"e2fsck -a {volume}"]
+    assert asked_of(folder) == [f"e2fsck -f -a {volume}"]
+
+
+def test_only_the_newest_superblock_in_the_log_counts(folder: Path) -> None:
+    """An error was recorded, and e2fsck's work is in the log behind it; neither has a transaction without a commit."""
+    volume = kept(folder).path
+    damaged_as_only_the_log_knows(volume)
+    copy = volume.with_suffix(".copy")
+    volumes.change(copy, ["ssv state 1"])
+    volumes.log(volume, copy, [0])
+    volumes.sign(volume)
+    assert "not checked" in fsck(folder, "-a", volume).stdout
+    volumes.change(copy, ["ssv state 3"])
+    volumes.log(volume, copy, [0], commit=False)
+    volumes.sign(volume)
+    assert "not checked" in fsck(folder, "-a", volume).stdout
+
+
+@pytest.mark.parametrize("block_size", [1024, 4096])
+@pytest.mark.parametrize("shift", [0, 300, 1500, 2900])
+def test_the_newest_superblock_is_found_wherever_the_log_lies(folder: Path, block_size: int, shift: int) -> None:
+    """Over several descriptors, and around the end of the journal."""
+    volume = volumes.make(folder / "a.img", mib=64, journal_mib=3 * block_size // 1024, block_size=block_size)
+    tool = volumes.tool
+    copy = volume.with_suffix(".copy")
+    for count in range(1, 4):
+        copy.write_bytes(volume.read_bytes())
+        volumes.change(copy, [f"ssv mnt_count {count}"])
+        home = 1 if block_size == 1024 else 0
+        volumes.log(volume, copy, [*range(20, 320), home, *range(400, 700)], block_size=block_size)
+    places = [
+        start + n for first, last, start in tool.read_volume(volume).journal_runs() for n in range(last - first + 1)
+    ]
+    data = bytearray(volume.read_bytes())
+    old = [bytes(data[place * block_size : (place + 1) * block_size]) for place in places]
+    for number, place in enumerate(places[1:]):
+        data[place * block_size : (place + 1) * block_size] = old[1 + (number - shift) % (len(places) - 1)]
+    volume.write_bytes(data)
+    volumes.sign(volume, block_size=block_size, at_1c=1 + shift)
+    volumes.sign(volume, block_size=block_size)
+    stocks = stock("debugfs", "-R", f"logdump -b {home}", volume)
+    assert stocks.count(f"FS block {home} logged") == 3, stocks
+    found = tool.superblock_in_log(tool.read_volume(volume), tool.read_volume(volume).journal_super())
+    assert found[0x34] == 3
+
+
+def test_after_an_unmount_only_the_end_of_the_log_is_read(folder: Path) -> None:
+    """The rest could be 10 GiB: here it cannot be read at all. With a transaction behind the marker, it is read."""
+    volume = kept(folder).path
+    tool = volumes.tool
+    before = tool.read_volume(volume).journal_super()
+    used = tool.parse_log(stock("debugfs", "-R", "logdump -a", volume), before).used
+    copy = volume.with_suffix(".copy")
+    copy.write_bytes(volume.read_bytes())
+    volumes.change(copy, ["ssv state 3"])
+    volumes.log(volume, copy, [5, 0, 6])
+    end = {"at_cc": before.sequence + 1, "at_e8": before.start + used + 5}
+    volumes.sign(volume, **end)
+    with volume.open("r+b") as file:
+        file.seek(volumes.journal_at(volume) + before.start * volumes.BLOCK)
+        first = file.read(volumes.BLOCK)
+        file.seek(-volumes.BLOCK, os.SEEK_CUR)
+        file.write(bytes(volumes.BLOCK))
+    assert "an error is recorded in it" in fsck(folder, "-a", volume).stdout
+    with volume.open("r+b") as file:
+        file.seek(volumes.journal_at(volume) + before.start * volumes.BLOCK)
+        file.write(first)
+    volumes.change(copy, ["ssv state 1"])
+    volumes.log(volume, copy, [0])
+    volumes.sign(volume, **end)
+    assert "not checked" in fsck(folder, "-a", volume).stdout
+
+
+def test_what_the_log_brings_home_is_checked(folder: Path) -> None:
+    """The superblock at home knows of an error, the one in the log does not: e2fsck alone would call it clean."""
+    volume = kept(folder)
+    volumes.change(volume.replayed, ["sif d3/f links_count 7"])
+    volumes.log(volume.path, volume.replayed, volume.homes)
+    volumes.sign(volume.path)
+    volumes.change(volume.path, ["ssv state 2"])
+    programs = folder / "programs"
+    fsck(folder, "-a", volume.path)
+    (programs / "e2fsck").unlink()
+    done = subprocess.run(
+        ["sh", volumes.TOOLS / "fsck.ext4lazy", "-a", volume.path],
+        env=os.environ | {"PATH": f"{programs}:{volumes.PATH}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    stock("e2fsck", "-fn", volume.path)
+
+
+def test_a_journal_superblock_that_is_damaged_is_not_called_kept(folder: Path) -> None:
+    volume = kept(folder).path
+    with volume.open("r+b") as file:
+        file.seek(volumes.journal_at(volume) + 0x50)
+        file.write(b"\x12\x34")
+    done = fsck(folder, "-a", volume)
+    assert done.returncode == 1
+    assert "does not fit its checksum" in done.stderr
+    assert asked_of(folder) == [f"e2fsck -a {volume}"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-a", "-b", "8193"), ("-a", "-b8193"), ("-p", "-E", "journal_only"), ("-ab", "1")]
+)
+def test_what_only_e2fsck_understands_is_passed_on(folder: Path, arguments: tuple[str, ...]) -> None:
+    volume = kept(folder).path
+    assert fsck(folder, *arguments, volume).returncode == 1
+    assert asked_of(folder) == [" ".join(["e2fsck", *arguments, str(volume)])]
 
 
 def test_any_other_volume_is_e2fsck_s_without_a_word(folder: Path) -> None:
@@ -170,7 +300,7 @@ def test_any_other_volume_is_e2fsck_s_without_a_word(folder: Path) -> None:
         done = fsck(folder, "-a", volume)
         assert done.returncode == 1
         assert done.stdout == ""
-    assert calls(folder / "programs") == [f"e2fsck -a {volume}" for volume in (plain, crashed)]
+    assert asked_of(folder) == [f"e2fsck -a {volume}" for volume in (plain, crashed)]
 
 
 def test_the_helpers_and_the_program_read_the_same_marker(folder: Path) -> None:

@@ -67,10 +67,10 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def make(path: Path, *, kind: str = "ext4", mib: int = 32, journal_mib: int = 4) -> Path:
+def make(path: Path, *, kind: str = "ext4", mib: int = 32, journal_mib: int = 4, block_size: int = BLOCK) -> Path:
     with path.open("wb") as file:
         file.truncate(mib << 20)
-    stock("mke2fs", "-q", "-t", kind, "-b", str(BLOCK), "-J", f"size={journal_mib}", path)
+    stock("mke2fs", "-q", "-t", kind, "-b", str(block_size), "-J", f"size={journal_mib}", path)
     return path
 
 
@@ -101,23 +101,32 @@ def differing(old: Path, new: Path) -> list[int]:
     return [n for n in blocks if before[n * BLOCK : (n + 1) * BLOCK] != after[n * BLOCK : (n + 1) * BLOCK]]
 
 
-def log(volume: Path, contents: Path, homes: Sequence[int], revoked: Sequence[int] = ()) -> None:
+def log(
+    volume: Path,
+    contents: Path,
+    homes: Sequence[int],
+    revoked: Sequence[int] = (),
+    *,
+    commit: bool = True,
+    block_size: int = BLOCK,
+) -> None:
     """One transaction in the volume's log: these blocks as they are in `contents`, and revokes."""
     data = contents.read_bytes()
     blocks = volume.with_suffix(".blocks")
-    blocks.write_bytes(b"".join(data[n * BLOCK : (n + 1) * BLOCK] for n in homes))
+    blocks.write_bytes(b"".join(data[n * block_size : (n + 1) * block_size] for n in homes))
     revoke = f"-r {','.join(map(str, revoked))} " if revoked else ""
-    change(volume, ["jo -c", f"jw -b {','.join(map(str, homes))} {revoke}{blocks}", "jc"])
+    keep = "" if commit else "-c "
+    change(volume, ["jo -c", f"jw -b {','.join(map(str, homes))} {revoke}{keep}{blocks}", "jc"])
     blocks.unlink()
 
 
-def journal_at(volume: Path) -> int:
-    return int(stock("debugfs", "-R", "bmap <8> 0", volume)) * BLOCK
+def journal_at(volume: Path, block_size: int = BLOCK) -> int:
+    return int(stock("debugfs", "-R", "bmap <8> 0", volume)) * block_size
 
 
-def sign(volume: Path, **fields: int) -> None:
+def sign(volume: Path, *, block_size: int = BLOCK, **fields: int) -> None:
     """Puts the marker of journal_lazy into the journal superblock; `fields` are 32-bit words to change, by offset."""
-    at = journal_at(volume)
+    at = journal_at(volume, block_size)
     with volume.open("r+b") as file:
         file.seek(at)
         data = bytearray(file.read(1024))
