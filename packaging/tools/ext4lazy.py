@@ -14,7 +14,9 @@ import argparse
 import bisect
 import contextlib
 import dataclasses
+import errno
 import fcntl
+import io
 import json
 import mmap
 import os
@@ -47,13 +49,14 @@ SAME_UUID, LAST_TAG = 2, 8
 NEAR = 64  # blocks before the end of the log, in which the last transaction of an unmount begins
 # EXT4_IOC_CHECKPOINT, _IOW('f', 43, __u32)
 IOC_CHECKPOINT = 0x4004662B
-LOOP_CTL_GET_FREE, LOOP_CONFIGURE = 0x4C82, 0x4C0A
+LOOP_CTL_GET_FREE, LOOP_CONFIGURE, LOOP_GET_STATUS64 = 0x4C82, 0x4C0A, 0x4C05
 LOOP_CONFIG, LOOP_FLAGS_AT, LOOP_AUTOCLEAR = 304, 60, 4
 
 # 10 GiB on 8 TB is what the paper and docs/journal-lazy.md measured.
 JOURNAL_SHARE = 800
 JOURNAL_MOST = 10 * GIB
 JOURNAL_LEAST = 256 * MIB
+JOURNAL_BLOCKS = 1024, 10_240_000  # what tune2fs takes
 
 # `convert` sets the mount count to this in the very write that ends a command of tune2fs, and e2fsck -f sets it to 0:
 # a conversion whose last check was cut off can be told from one that is done.
@@ -255,31 +258,54 @@ class Mount:
     device: str  # major:minor
     directory: Path
     kind: str
-    options: str
+    options: str  # of this mount, then of the file system
+
+    @property
+    def read_only(self) -> bool:
+        return "ro" in self.options.split(",")
 
 
-def _devices_of(path: Path) -> set[str]:
-    """The major:minor of a block device, or of the loop devices over an image file."""
-    info = path.stat()
-    if stat.S_ISBLK(info.st_mode):
-        return {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"}
-    found = set()
-    for backing in SYSFS.glob("block/loop*/loop/backing_file"):
+def _loops_over(path: Path) -> list[str]:
+    """The names of the loop devices over a file or a block device, and of those over them."""
+    info, found = path.stat(), []
+    for loop in sorted(SYSFS.glob("block/loop*/loop")):
+        name = loop.parent.name
         with contextlib.suppress(OSError):
-            if path.samefile(backing.read_text().strip()):
-                found.add((backing.parents[1] / "dev").read_text().strip())
+            named = os.fsdecode((loop / "backing_file").read_bytes()).removesuffix("\n")
+            if _is_over(Path("/dev") / name, info) or path.samefile(named):
+                found.append(name)
+                found += _loops_over(Path("/dev") / name)
     return found
 
 
+def _is_over(loop: Path, below: os.stat_result) -> bool:
+    """Asks the kernel: the name that sysfs has is that of a mount namespace, perhaps not of this one."""
+    try:
+        with loop.open("rb") as file:
+            device, inode, number = struct.unpack_from("3Q", fcntl.ioctl(file, LOOP_GET_STATUS64, bytes(232)))
+    except OSError:
+        return False
+    if stat.S_ISBLK(below.st_mode):
+        return bool(number == below.st_rdev)
+    return (device, inode) == (below.st_dev, below.st_ino)
+
+
 def mounted(path: Path) -> Mount | None:
-    devices = _devices_of(path)
-    for line in MOUNTINFO.read_text().splitlines():
+    """Where this process sees it mounted, itself or a loop device over it; a mount to be written comes first."""
+    info = path.stat()
+    devices = {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"} if stat.S_ISBLK(info.st_mode) else set()
+    for name in _loops_over(path):
+        with contextlib.suppress(OSError):
+            devices.add((SYSFS / "block" / name / "dev").read_text().strip())
+    found = []
+    # Mount points are bytes, and of what Python takes for a space only these two are escaped.
+    for line in os.fsdecode(MOUNTINFO.read_bytes()).split("\n"):
         before, _, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if fields[2] in devices:
+        fields, rest = before.split(" "), after.split(" ")
+        if len(fields) > 5 and fields[2] in devices:
             name = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            return Mount(fields[2], Path(name), rest[0], f"{fields[5]},{rest[-1]}")
-    return None
+            found.append(Mount(fields[2], Path(name), rest[0], f"{fields[5]},{rest[-1]}"))
+    return min(found, key=lambda mount: mount.read_only, default=None)
 
 
 @contextlib.contextmanager
@@ -295,6 +321,15 @@ def held(path: Path, what: str) -> Iterator[list[int]]:
                 descriptors.append(os.open(path, os.O_RDONLY | os.O_EXCL))
             except OSError as error:
                 raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
+            stack.callback(os.close, descriptors[-1])
+        for name in _loops_over(path):
+            # One that is attached and not used is no obstacle, but must not be mounted now either.
+            try:
+                descriptors.append(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL))
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    continue
+                raise Failure(f"{path} is in use through /dev/{name}: {what} needs it alone.") from None
             stack.callback(os.close, descriptors[-1])
         yield descriptors
 
@@ -440,7 +475,7 @@ class Step:
 def wanted_journal(volume: Volume) -> int:
     """Bytes: what the paper had, in proportion, and never more than an eighth of a small volume."""
     wanted = min(JOURNAL_MOST, max(JOURNAL_LEAST, volume.size // JOURNAL_SHARE))
-    return min(wanted, volume.size // 8) // MIB * MIB
+    return min(wanted, volume.size // 8, JOURNAL_BLOCKS[1] * volume.block_size) // MIB * MIB
 
 
 def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Speed | None = None) -> list[Step]:
@@ -461,6 +496,12 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
         change("no fast commit", "-O", "^fast_commit")
     if volume.external_journal is None:
         present = journal_bytes(volume)
+        least, most = (blocks * volume.block_size for blocks in JOURNAL_BLOCKS)
+        if present < journal and not least <= journal <= most:
+            raise Failure(
+                f"{path} has blocks of {size_text(volume.block_size)} and cannot have a journal of"
+                f" {journal // MIB} MiB: expected {least // MIB} to {most // MIB} MiB."
+            )
         if volume.has_journal and present < journal:
             change("the small journal goes", "-O", "^has_journal")
         if present < journal:
@@ -487,7 +528,7 @@ def journal_bytes(volume: Volume) -> int:
 def advise(path: Path, journal_mib: int | None) -> int:
     volume = read_volume(path)
     _refuse_foreign(volume)
-    journal = journal_mib * MIB if journal_mib else wanted_journal(volume)
+    journal = _journal_wanted(volume, journal_mib)
     print(f"{path}: ext4, {size_text(volume.size)}, blocks of {size_text(volume.block_size)}")
     say("metadata checksums", "yes" if "metadata_csum" in volume.features else "no; journal_lazy needs them")
     say("fast commit", "on; journal_lazy refuses it" if "fast_commit" in volume.features else "off")
@@ -744,7 +785,11 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
     before = statistics_of(mount)
     if before is None:
         raise Failure(f"{path} is mounted on {mount.directory} without journal_lazy: there is nothing to drain.")
-    run(["mount", "-i", "-o", "remount,journal_lazy_drain", mount.directory])
+    if mount.read_only:
+        # To remount it would make the file system read-only where only this mount is, or the other way round.
+        raise Failure(f"{path} is mounted on {mount.directory} read-only: expected a mount that can be written to.")
+    # Else options of /etc/fstab come in that this mount does not have.
+    run(["mount", "-i", "--options-source", "mtab", "-o", "remount,journal_lazy_drain", mount.directory])
     directory = os.open(mount.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.ioctl(directory, IOC_CHECKPOINT, struct.pack("I", 0))
@@ -965,7 +1010,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made.add_argument("device", type=Path, metavar="DEVICE", help="a block device or an image file")
         return made
 
-    size = {"type": int, "metavar": "MIB", "help": "the journal's size in MiB (by default 1/800 of the volume, "
+    def positive(text: str) -> int:
+        if not text.isdecimal() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is no size in MiB: expected a number above 0")
+        return int(text)
+
+    size = {"type": positive, "metavar": "MIB", "help": "the journal's size in MiB (by default 1/800 of the volume, "
             "256 MiB to 10 GiB)"}  # fmt: skip
     command("advise", "Say what journal_lazy needs that the volume lacks, and how long converting takes. Only reads.") \
         .add_argument("--journal-mib", **size)  # type: ignore[arg-type]  # fmt: skip
@@ -984,6 +1034,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.")
     asked = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files are bytes.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")
     try:
         if not asked.device.exists():
             raise Failure(f"{asked.device} does not exist.")

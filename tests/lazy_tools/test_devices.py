@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from lazy_tools.volumes import ext4lazy, fakes, loop, make, needs_loop, stock
+import pytest
+
+from lazy_tools.volumes import ext4lazy, fakes, loop, make, needs_loop, stock, tool
 
 pytestmark = needs_loop
 
@@ -37,3 +42,77 @@ def test_a_command_that_outlives_the_program_still_keeps_the_device(folder: Path
         )
         assert ext4lazy("convert", device, path=path).returncode == -9
         assert said.read_text() == "32\n"
+
+
+@contextlib.contextmanager
+def mounted(device: Path, point: Path, *, namespace: bool = False) -> Iterator[None]:
+    """Mounted on a folder, here or in a mount namespace of its own."""
+    point.mkdir(exist_ok=True)
+    if not namespace:
+        stock("mount", device, point)
+        try:
+            yield
+        finally:
+            stock("umount", point)
+        return
+    script = f"mount {device} {point} && echo ready && read line"
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == "ready\n"
+        yield
+        keeper.communicate("\n")
+
+
+@pytest.mark.parametrize("command", ["convert", "drain", "check"])
+@pytest.mark.parametrize("over", ["image", "device"])
+@pytest.mark.parametrize("namespace", [False, True])
+def test_a_mount_over_a_loop_device_is_seen(folder: Path, command: str, over: str, namespace: bool) -> None:
+    image = make(folder / "old.img", kind="ext3", mib=128)
+    with contextlib.ExitStack() as stack:
+        path = image if over == "image" else stack.enter_context(loop(image))
+        used = stack.enter_context(loop(path))
+        stack.enter_context(mounted(used, folder / "point", namespace=namespace))
+        said = ext4lazy(command, path)
+        assert said.returncode == tool.FAILED
+        assert ("is in use" if namespace else f"is mounted on {folder}/point") in said.stderr, said.stderr
+    assert "metadata_csum" not in stock("dumpe2fs", "-h", image)
+
+
+def test_an_idle_loop_device_is_no_obstacle_but_cannot_be_mounted(folder: Path) -> None:
+    image = make(folder / "old.img", kind="ext3", mib=128)
+    said = folder / "said"
+    with loop(image) as device:
+        path = fakes(folder, tune2fs=f'real mount {device} {folder} 2>>{said} && umount {folder}; real tune2fs "$@"')
+        done = ext4lazy("convert", image, path=path)
+        assert done.returncode == 0, done.stderr
+        assert said.read_text().count("mount point busy") == 3
+
+
+def test_drain_does_not_make_a_file_system_read_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read-only bind comes first in the list; the host's ext4 stands in for journal_lazy."""
+    real = tool.run
+    monkeypatch.setattr(tool, "statistics_of", lambda _: {"live_blocks": "0"})
+    monkeypatch.setattr(
+        tool, "run", lambda argv, **rest: real([str(one).replace(",journal_lazy_drain", "") for one in argv], **rest)
+    )
+    bind, point = folder / "bind", folder / "point"
+    with loop(make(folder / "a.img")) as device, contextlib.ExitStack() as stack:
+        bind.mkdir()
+        with mounted(device, point):
+            stock("mount", "--bind", point, bind)
+            stack.callback(stock, "umount", bind)
+            stock("mount", "-o", "remount,bind,ro", bind)
+        assert tool.main(["drain", str(device)]) == tool.FAILED
+        assert f"is mounted on {bind} read-only" in capsys.readouterr().err
+        with mounted(device, point):
+            stock("mount", "-o", "remount,noatime", point)
+            assert tool.main(["drain", str(device)]) == tool.OK
+            (point / "file").write_text("written")
+            options = [
+                line.split()[5] for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line
+            ]
+            assert options == ["ro,relatime", "rw,noatime"]

@@ -136,6 +136,25 @@ def test_a_mounted_volume_is_refused(mounted: Path, command: str, capsys: pytest
     assert digest(mounted) == before
 
 
+def test_a_mount_point_is_any_bytes(mounted: Path) -> None:
+    statistics(mounted.parent / "sys", live_blocks=1, log_used=2, log_blocks=3)
+    point = b"/a\xff\xc2\x85\xc2\xa0b"
+    tool.MOUNTINFO.write_bytes(b"36 25 7:7 / " + point + b" rw - ext4lazy /dev/loop7 rw,journal_lazy\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(volumes.TOOLS)!r}); import ext4lazy; from pathlib import Path;"
+        f"ext4lazy.SYSFS, ext4lazy.MOUNTINFO = Path({str(tool.SYSFS)!r}), Path({str(tool.MOUNTINFO)!r});"
+        "sys.exit(ext4lazy.main(sys.argv[1:]))"
+    )
+    for more in ((), ("--json",)):
+        said = subprocess.run(
+            [sys.executable, "-B", "-c", program, "status", *more, mounted],
+            env={"PATH": volumes.PATH, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, check=False,
+        )  # fmt: skip
+        assert said.returncode == 0, said.stderr
+        assert point in said.stdout or json.loads(said.stdout)["mounted_on"] == os.fsdecode(point)
+    assert tool.mounted(mounted).directory == Path(os.fsdecode(point))
+
+
 def test_status_of_a_mounted_volume_is_the_kernel_s(mounted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     statistics(
         mounted.parent / "sys",
@@ -400,6 +419,33 @@ def test_convert_says_when_the_journal_does_not_fit(folder: Path) -> None:
     assert said.returncode == tool.FAILED
     assert "expected 4 GiB for the journal" in said.stderr
     assert "has_journal" in header(volume)
+
+
+def test_a_journal_that_tune2fs_would_refuse_is_refused_before_the_old_one_goes(folder: Path) -> None:
+    volume = make(folder / "small.img", mib=64, journal_mib=1, block_size=1024)
+    with volume.open("r+b") as file:
+        file.truncate(16 << 30)
+    stock("resize2fs", volume, "16G")
+    before = header(volume)
+    said = ext4lazy("convert", "--journal-mib", "10240", volume)
+    assert said.returncode == tool.FAILED
+    assert said.stderr == (
+        f"ext4lazy: {volume} has blocks of 1 KiB and cannot have a journal of 10240 MiB: expected 1 to 10000 MiB.\n"
+    )
+    assert header(volume) == before
+
+
+@pytest.mark.parametrize("size", ["-1", "0", "x", "1.5"])
+def test_a_size_is_above_nothing(folder: Path, size: str) -> None:
+    for command in ("convert", "advise"):
+        said = ext4lazy(command, f"--journal-mib={size}", make(folder / "a.img"))
+        assert said.returncode == 2
+        assert "expected a number above 0" in said.stderr
+
+
+def test_the_journal_of_a_huge_volume_with_small_blocks_is_one_that_tune2fs_takes() -> None:
+    volume = tool.Volume(Path("x"), {"Block size": "1024", "Block count": str(16 << 30)})
+    assert tool.wanted_journal(volume) == 10_000 << 20
 
 
 def test_convert_stops_when_e2fsck_cannot_repair(folder: Path) -> None:
