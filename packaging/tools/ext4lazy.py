@@ -62,6 +62,15 @@ JOURNAL_BLOCKS = 1024, 10_240_000  # what tune2fs takes
 # a conversion whose last check was cut off can be told from one that is done.
 UNCHECKED = 15_000
 
+# Texts in the superblock of ext4: where, and how long.
+TEXTS = {
+    "label": (0x78, 16),
+    "last mount point": (0x88, 64),
+    "first error": (0x1A8, 32),
+    "last error": (0x1E0, 32),
+    "mount options": (0x200, 64),
+}
+
 SYSFS = Path("/sys")
 MOUNTINFO = Path("/proc/self/mountinfo")
 
@@ -240,8 +249,15 @@ def read_volume(path: Path) -> Volume:
         said = run(["dumpe2fs", "-h", path], accept=(0, 1))
     except Failure as failure:
         raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
+    # dumpe2fs prints these as they are, and a line break in one of them could pass for what it says of the volume.
+    with path.open("rb") as file:
+        file.seek(KIB)
+        superblock = file.read(KIB)
+    for what, (at, length) in TEXTS.items():
+        if b"\n" in superblock[at : at + length].partition(b"\0")[0]:
+            raise Failure(f"{path}: the superblock has a line break in its {what}: expected one line; is it forged?")
     header: dict[str, str] = {}
-    for line in said.splitlines():
+    for line in said.split("\n"):
         key, colon, value = line.partition(":")
         if colon:
             header.setdefault(key.strip(), value.strip())

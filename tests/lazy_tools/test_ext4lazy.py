@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,27 @@ def test_a_damaged_journal_superblock_is_one_sentence(folder: Path) -> None:
     said = ext4lazy("status", volume.path)
     assert said.returncode == tool.FAILED
     assert said.stderr == "ext4lazy: the journal superblock does not fit its checksum; e2fsck can say more.\n"
+
+
+@pytest.mark.parametrize("what", ["label", "last mount point", "first error", "last error", "mount options"])
+def test_a_text_in_the_superblock_is_not_taken_for_a_fact(folder: Path, what: str) -> None:
+    """A forged disk: drain would say that the log is empty, status that nothing is wrong."""
+    volume = kept(folder).path
+    at = {"label": 0x78, "last mount point": 0x88, "first error": 0x1A8, "last error": 0x1E0, "mount options": 0x200}
+    with volume.open("r+b") as file:
+        file.seek(1024)
+        data = bytearray(file.read(1024))
+        text = b"/\nFilesystem features: none\n"[: 16 if what == "label" else 32]
+        data[at[what] : at[what] + len(text)] = text
+        struct.pack_into("<I", data, 0x194, 1)  # errors
+        struct.pack_into("<I", data, 1020, tool.crc32c(bytes(data[:1020])))
+        file.seek(1024)
+        file.write(data)
+    stock("dumpe2fs", "-h", volume)
+    for command in ("status", "drain", "check", "convert", "advise", "due"):
+        said = ext4lazy(command, volume)
+        assert said.returncode == tool.FAILED, said.stdout
+        assert said.stderr.startswith(f"ext4lazy: {volume}: the superblock has a line break in its {what}:")
 
 
 def test_what_is_no_ext4_is_one_sentence(folder: Path) -> None:
