@@ -24,6 +24,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -82,30 +83,86 @@ class Failure(Exception):
 # --- Stock programs -----------------------------------------------------------
 
 
+class Stopped(Exception):
+    """A signal asked this program to end."""
+
+
+@dataclass
+class Signals:
+    """SIGINT and the like: a stock program is told to end and waited for, and nothing is left behind."""
+
+    got: int = 0
+    held: int = 0
+    child: subprocess.Popen[str] | None = None
+
+    def catch(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._handle)
+
+    def _handle(self, number: int, _: object) -> None:
+        again, self.got = self.got, number
+        if self.child is not None:
+            self.child.terminate()
+        elif not self.held and not again:
+            raise Stopped
+
+    def check(self) -> None:
+        if self.got:
+            raise Stopped
+
+    @contextlib.contextmanager
+    def between_programs(self) -> Iterator[None]:
+        """A signal ends a stock program, or the next one is not run; it interrupts nothing else."""
+        self.held += 1
+        try:
+            yield
+        finally:
+            self.held -= 1
+
+
+signals = Signals()
+
+
 def _run(
-    argv: Sequence[str | Path], *, show: bool = False, keep: Sequence[int] = ()
+    argv: Sequence[str | Path], *, show: bool = False, keep: Sequence[int] = (), whole: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """`keep` are descriptors that the program holds open too, so that they outlive this process if it is killed."""
+    """`keep` are descriptors that the program holds open too, so that they outlive this process if it is killed.
+
+    `whole` is for what takes no time and must not be cut short: no signal reaches it, not from the terminal either.
+    """
+    if not whole:
+        signals.check()
     environment = os.environ | {"LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
-    try:
-        return subprocess.run(
-            [str(one) for one in argv],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=None if show else subprocess.PIPE,
-            stderr=None if show else subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-            pass_fds=keep,
-        )
-    except FileNotFoundError:
-        raise Failure(f"{argv[0]} is not installed.") from None
+    with signals.between_programs():
+        try:
+            process = subprocess.Popen(
+                [str(one) for one in argv],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=None if show else subprocess.PIPE,
+                stderr=None if show else subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                pass_fds=keep,
+                process_group=0 if whole else None,
+            )
+        except FileNotFoundError:
+            raise Failure(f"{argv[0]} is not installed.") from None
+        if not whole:
+            signals.child = process
+            if signals.got:
+                process.terminate()
+        output, _ = process.communicate()
+        signals.child = None
+    if not whole:
+        signals.check()
+    return subprocess.CompletedProcess([], process.returncode, output)
 
 
-def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False) -> str:
+def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False, whole: bool = False) -> str:
     """What a stock program prints; `show` passes it on to the user as it comes."""
-    done = _run(argv, show=show)
+    done = _run(argv, show=show, whole=whole)
     output = done.stdout or ""
     if done.returncode not in accept:
         last = f": {output.strip().splitlines()[-1].rstrip('.')}" if output.strip() else ""
@@ -579,7 +636,7 @@ def advise(path: Path, journal_mib: int | None) -> int:
 
 def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
     """After every command the volume is read again: the plan never goes by what was true before."""
-    with only_run(path, "converting"):
+    with signals.between_programs(), only_run(path, "converting"):
         with held(path, "converting"):
             volume = read_volume(path)
             _refuse_foreign(volume)
@@ -914,8 +971,7 @@ def check(path: Path, scratch: Path) -> int:
         return _scrub(path, mount)
     refuse_in_use(path, "checking")
     volume = read_volume(path)
-    with contextlib.ExitStack() as stack:
-        copy = stack.enter_context(_copy_of(volume, scratch))
+    with signals.between_programs(), _copy_of(volume, scratch) as copy:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
             print(f"replaying the log in a copy of {path}", flush=True)
@@ -997,18 +1053,18 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
     sectors = int(run(["blockdev", "--getsz", volume.path]))
     name = folder.name
     with contextlib.ExitStack() as stack:
-        loop = run(["losetup", "--find", "--show", changes]).strip()
-        stack.callback(run, ["losetup", "--detach", loop])
+        loop = run(["losetup", "--find", "--show", changes], whole=True).strip()
+        stack.callback(run, ["losetup", "--detach", loop], whole=True)
         table = f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"
         try:
-            run(["dmsetup", "create", name, "--table", table])
+            run(["dmsetup", "create", name, "--table", table], whole=True)
         except Failure as failure:
             raise Failure(
                 f"the kernel makes no snapshot of {volume.path} ({str(failure).rstrip('.')}):"
                 " expected device-mapper with the target snapshot, and dmsetup."
             ) from None
-        stack.callback(run, ["dmsetup", "remove", "--retry", name])
-        run(["dmsetup", "mknodes", name])
+        stack.callback(run, ["dmsetup", "remove", "--retry", name], whole=True)
+        run(["dmsetup", "mknodes", name], whole=True)
         yield Path("/dev/mapper") / name
 
 
@@ -1068,6 +1124,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.command == "due":
             return due(asked.device)
         return check(asked.device, asked.scratch)
+    except Stopped:
+        more = "; run again, it goes on" if asked.command in ("convert", "drain") else ""
+        sys.stderr.write(f"ext4lazy: stopped by {signal.Signals(signals.got).name}{more}.\n")
+        return 128 + signals.got
     except Failure as failure:
         sys.stderr.write(f"ext4lazy: {failure}\n")
     except PermissionError as error:
@@ -1078,4 +1138,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signals.catch()
     sys.exit(main())

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -240,6 +242,80 @@ def test_check_says_when_there_is_no_room_for_the_copy(folder: Path, monkeypatch
     )
     with pytest.raises(tool.Failure, match="--scratch names another folder"):
         tool.check(volume.path, folder)
+
+
+# --- signals ---------------------------------------------------------------------
+
+
+def stopped(number: int, *argv: str | Path, path: str, ready: Path) -> tuple[int, str]:
+    """Runs it until a program in it is ready; then the signal comes, from a terminal if it is SIGINT."""
+    with subprocess.Popen(
+        [sys.executable, volumes.TOOLS / "ext4lazy.py", *map(str, argv)],
+        env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+    ) as process:  # fmt: skip
+        until = time.monotonic() + 30
+        while not ready.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", ["check", "convert", "drain"])
+def test_a_signal_ends_e2fsck_in_order_and_leaves_nothing(folder: Path, number: int, command: str) -> None:
+    """Takes its time to end, as e2fsck does between two passes."""
+    volume = kept(folder).path
+    ready, ended, scratch = folder / "ready", folder / "ended", folder / "scratch"
+    path = volumes.fakes(
+        folder,
+        e2fsck=f"trap 'sleep 0.6; echo ended >>{ended}; exit 32' INT TERM; touch {ready}; for _ in $(seq 99); do sleep 0.1; done",
+    )
+    more = ("--scratch", scratch) if command == "check" else ("--journal-mib", "8") if command == "convert" else ()
+    status, said = stopped(number, command, *more, volume, path=path, ready=ready)
+    assert ended.read_text() == "ended\n"
+    assert status == 128 + number
+    again = "" if command == "check" else "; run again, it goes on"
+    assert said == f"ext4lazy: stopped by {signal.Signals(number).name}{again}.\n"
+    assert not scratch.exists() or list(scratch.iterdir()) == []
+
+
+@volumes.needs_loop
+@pytest.mark.parametrize("program", ["e2fsck", "dmsetup", "losetup"])
+def test_a_signal_leaves_no_snapshot_and_no_loop_device(folder: Path, program: str) -> None:
+    """Wherever in the making of a snapshot it comes; device-mapper is a stand-in."""
+    scratch, ready, table = folder / "scratch", folder / "ready", folder / "table"
+    wait = f"touch {ready}; sleep 0.5"
+    path = volumes.fakes(
+        folder,
+        losetup=f'real losetup "$@"; {wait if program == "losetup" else ""}',
+        dmsetup=f"""case $1 in
+            create) echo $2 >{table}; {wait if program == "dmsetup" else ":"} ;;
+            remove) rm {table} ;;
+            esac""",
+        e2fsck=f"exec >/dev/null; {wait}; exit 32",
+    )
+    volume = kept(folder).path
+    with volumes.loop(volume) as device:
+        status, said = stopped(signal.SIGINT, "check", "--scratch", scratch, device, path=path, ready=ready)
+        assert status == 128 + signal.SIGINT, said
+        assert not table.exists()
+        assert list(scratch.iterdir()) == []
+        assert str(scratch) not in stock("losetup", "--list", "--noheadings", "--output", "BACK-FILE")
+
+
+def test_a_program_that_is_told_to_ignore_a_signal_does(folder: Path) -> None:
+    """As nohup does."""
+    volume = kept(folder).path
+    path = volumes.fakes(folder, e2fsck='kill -HUP $PPID; real e2fsck "$@"')
+    said = subprocess.run(
+        ["nohup", sys.executable, volumes.TOOLS / "ext4lazy.py", "check", "--scratch", folder / "scratch", volume],
+        env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
 
 
 # --- drain ----------------------------------------------------------------------
