@@ -426,6 +426,13 @@ def refuse_in_use(path: Path, what: str) -> None:
         pass
 
 
+def refuse_part(path: Path) -> None:
+    """Half of a mirror looks like a file system of its own; 2: blkid knows nothing, 8: several things."""
+    found = run(["blkid", "-p", "-o", "value", "-s", "TYPE", path], accept=(0, 2, 8)).strip()
+    if found and not found.startswith("ext"):
+        raise Failure(f"{path} is of type {found}: expected ext4, and not a part of something larger.")
+
+
 @contextlib.contextmanager
 def only_run(path: Path, what: str) -> Iterator[None]:
     """No second run of this program changes an image file; a block device is held while it is changed."""
@@ -640,6 +647,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
         with held(path, "converting"):
             volume = read_volume(path)
             _refuse_foreign(volume)
+            refuse_part(path)
             steps = conversion(volume, _journal_wanted(volume, journal_mib))
         if not steps:
             print(f"{path}: nothing to convert.")
@@ -843,6 +851,7 @@ def drain(path: Path) -> int:
         return _drain_mounted(path, mount)
     refuse_in_use(path, "draining")
     volume = read_volume(path)
+    refuse_part(path)
     if not volume.has_journal or ("needs_recovery" not in volume.features and volume.journal_super().start == 0):
         print(f"{path}: the log is empty, there is nothing to drain.")
         return OK

@@ -270,10 +270,8 @@ def test_a_signal_ends_e2fsck_in_order_and_leaves_nothing(folder: Path, number: 
     """Takes its time to end, as e2fsck does between two passes."""
     volume = kept(folder).path
     ready, ended, scratch = folder / "ready", folder / "ended", folder / "scratch"
-    path = volumes.fakes(
-        folder,
-        e2fsck=f"trap 'sleep 0.6; echo ended >>{ended}; exit 32' INT TERM; touch {ready}; for _ in $(seq 99); do sleep 0.1; done",
-    )
+    in_order = f"trap 'sleep 0.6; echo ended >>{ended}; exit 32' INT TERM"
+    path = volumes.fakes(folder, e2fsck=f"{in_order}; touch {ready}; for _ in $(seq 99); do sleep 0.1; done")
     more = ("--scratch", scratch) if command == "check" else ("--journal-mib", "8") if command == "convert" else ()
     status, said = stopped(number, command, *more, volume, path=path, ready=ready)
     assert ended.read_text() == "ended\n"
@@ -434,6 +432,35 @@ def test_a_file_system_of_another_system_is_refused(folder: Path) -> None:
         said = ext4lazy(command, volume)
         assert said.returncode == tool.FAILED
         assert said.stderr == f"ext4lazy: {volume} is a file system of Hurd: expected one of Linux.\n"
+    assert digest(volume) == before
+
+
+def mirror_half(volume: Path) -> None:
+    """Puts the superblock of md, version 1.0, at the end: the file system begins where the device does."""
+    at = ((volume.stat().st_size >> 9) - 16 & ~7) << 9
+    data = bytearray(260)
+    struct.pack_into("<2I", data, 0, 0xA92B4EFC, 1)
+    struct.pack_into("<II", data, 72, 1, 0)  # level
+    struct.pack_into("<I", data, 92, 2)  # disks
+    struct.pack_into("<QQQ", data, 128, 0, (at >> 9) - 8, at >> 9)
+    struct.pack_into("<I", data, 220, 2)
+    total = sum(struct.unpack("<65I", data))
+    struct.pack_into("<I", data, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    with volume.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+@pytest.mark.parametrize("command", ["convert", "drain"])
+def test_half_of_a_mirror_is_refused(folder: Path, command: str) -> None:
+    volume = kept(folder).path
+    with volume.open("r+b") as file:
+        file.truncate(volume.stat().st_size + (1 << 20))
+    mirror_half(volume)
+    before = digest(volume)
+    said = ext4lazy(command, volume)
+    assert said.returncode == tool.FAILED, said.stdout
+    assert said.stderr.startswith(f"ext4lazy: {volume} is of type linux_raid_member: expected ext4")
     assert digest(volume) == before
 
 

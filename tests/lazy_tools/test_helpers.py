@@ -26,6 +26,10 @@ def calls(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+# What modprobe says under Secure Boot.
+REJECTED = "could not insert ext4lazy: Key was rejected by service"
+
+
 def mount(folder: Path, *options: str, module: bool) -> subprocess.CompletedProcess[str]:
     """mount.ext4lazy in a world where the module is there, or is not."""
     known = folder / "filesystems"
@@ -33,7 +37,7 @@ def mount(folder: Path, *options: str, module: bool) -> subprocess.CompletedProc
     script = folder / "mount.ext4lazy"
     script.write_text((volumes.TOOLS / "mount.ext4lazy").read_text().replace("/proc/filesystems", str(known)))
     fake(folder, "mount")
-    fake(folder, "modprobe", "exit 1")
+    fake(folder, "modprobe", f"echo 'modprobe: ERROR: {REJECTED}' >&2; exit 1")
     return subprocess.run(
         ["sh", script, "/dev/sdz", "/mnt/a b", *options],
         env={"PATH": f"{folder}:{volumes.PATH}"}, capture_output=True, text=True, check=False,
@@ -72,9 +76,10 @@ def test_without_the_module_it_mounts_plain_ext4_and_says_so_in_one_line(
 ) -> None:
     done = mount(folder, *options, module=False)
     assert done.returncode == 0, done.stderr
-    assert calls(folder) == ["modprobe -q ext4lazy", f"mount -i -t ext4 {expected}/dev/sdz /mnt/a b"]
+    assert calls(folder) == ["modprobe ext4lazy", f"mount -i -t ext4 {expected}/dev/sdz /mnt/a b"]
     assert len(done.stderr.splitlines()) == 1
     assert "mounting /dev/sdz as plain ext4" in done.stderr
+    assert REJECTED in done.stderr
 
 
 def test_a_mount_that_fails_is_not_tried_as_something_else(folder: Path) -> None:
