@@ -35,6 +35,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# packaging/build puts the date and the commit behind it.
+VERSION = "0.2"
+
 OK, DAMAGED, FAILED = 0, 4, 8  # of the exit status, as fsck(8) has it
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 HOUR_S = 3600.0
@@ -1084,6 +1087,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="ext4lazy", description="Looks after ext4 volumes that are mounted with journal_lazy."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
