@@ -173,6 +173,14 @@ def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool 
     return output
 
 
+def devices_with(tag: str, value: str) -> list[Path]:
+    """Those of blkid's cache that are as it says: for two seconds it takes what it read for what is there."""
+    found = run(["blkid", "-t", f"{tag}={value}", "-o", "device"], accept=(0, 2)).split()
+    field = {"PARTUUID": "PART_ENTRY_UUID", "PARTLABEL": "PART_ENTRY_NAME"}.get(tag, tag)
+    probe = ["blkid", "-p", "-o", "value", "-s", field]
+    return [Path(one) for one in found if run([*probe, one], accept=(0, 2, 8)).strip() == value]
+
+
 # --- The volume -----------------------------------------------------------------
 
 
@@ -270,11 +278,16 @@ class Volume:
             if len(numbers) != 1:
                 raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
             return self.path, int(numbers[0])
-        found = run(["blkid", "-t", f"UUID={self.external_journal}", "-o", "device"], accept=(0, 2)).split()
+        found = devices_with("UUID", self.external_journal)
         if not found:
             raise Failure(f"{self.path}: its journal device, UUID {self.external_journal}, is not here.")
         # Behind the superblock of the device, which is at byte 1024.
-        return Path(found[0]), 1024 // self.block_size + 1
+        return found[0], 1024 // self.block_size + 1
+
+    def need_journal(self) -> None:
+        """e2fsck does not say which journal device it misses."""
+        if self.external_journal is not None:
+            self.journal_place()
 
     def journal_super(self) -> JournalSuper:
         """Read by hand; the volume must have a journal."""
@@ -373,15 +386,39 @@ def mounted(path: Path) -> Mount | None:
     for name in _loops_over(path):
         with contextlib.suppress(OSError):
             devices.add((SYSFS / "block" / name / "dev").read_text().strip())
-    found = []
+    found = [mount for mount in _mounts() if mount.device in devices]
+    return min(found, key=lambda mount: mount.read_only, default=None)
+
+
+def _mounts() -> Iterator[Mount]:
     # Mount points are bytes, and of what Python takes for a space only these two are escaped.
     for line in os.fsdecode(MOUNTINFO.read_bytes()).split("\n"):
         before, _, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
-        if len(fields) > 5 and fields[2] in devices:
+        if len(fields) > 5:
             name = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            found.append(Mount(fields[2], Path(name), rest[0], f"{fields[5]},{rest[-1]}"))
-    return min(found, key=lambda mount: mount.read_only, default=None)
+            yield Mount(fields[2], Path(name), rest[0], f"{fields[5]},{rest[-1]}")
+
+
+def find_device(named: str) -> Path:
+    """A device, an image file, UUID=... and the like as in /etc/fstab, or a mount point."""
+    tag, _, value = named.partition("=")
+    if tag in ("UUID", "LABEL", "PARTUUID", "PARTLABEL"):
+        found = devices_with(tag, value)
+        if len(found) != 1:
+            names = " and ".join(map(str, found)) or "no device"
+            raise Failure(f"{named} names {names}: expected one device.")
+        return found[0]
+    path = Path(named)
+    if not path.exists():
+        raise Failure(f"{path} does not exist.")
+    if path.is_dir():
+        at = path.resolve()
+        devices = [SYSFS / "dev/block" / mount.device for mount in _mounts() if mount.directory == at]
+        if not devices or not devices[-1].exists():
+            raise Failure(f"no device is mounted on {path}: expected a device, an image file or a mount point.")
+        return Path("/dev") / devices[-1].resolve().name.replace("!", "/")
+    return path
 
 
 @contextlib.contextmanager
@@ -651,6 +688,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
             volume = read_volume(path)
             _refuse_foreign(volume)
             refuse_part(path)
+            volume.need_journal()
             steps = conversion(volume, _journal_wanted(volume, journal_mib))
         if not steps:
             print(f"{path}: nothing to convert.")
@@ -869,7 +907,11 @@ def drain(path: Path) -> int:
 def _drain_mounted(path: Path, mount: Mount) -> int:
     before = statistics_of(mount)
     if before is None:
-        raise Failure(f"{path} is mounted on {mount.directory} without journal_lazy: there is nothing to drain.")
+        options = mount.options.split(",")
+        if "journal_lazy" in options or "norecovery" in options:
+            raise Failure(f"{path} is mounted on {mount.directory} by a kernel that cannot drain it: unmount it first.")
+        print(f"{path} is mounted on {mount.directory} without journal_lazy: there is nothing to drain.")
+        return OK
     if mount.read_only:
         # To remount it would make the file system read-only where only this mount is, or the other way round.
         raise Failure(f"{path} is mounted on {mount.directory} read-only: expected a mount that can be written to.")
@@ -983,6 +1025,7 @@ def check(path: Path, scratch: Path) -> int:
         return _scrub(path, mount)
     refuse_in_use(path, "checking")
     volume = read_volume(path)
+    volume.need_journal()
     with signals.between_programs(), _copy_of(volume, scratch) as copy:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
@@ -1092,7 +1135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        made.add_argument("device", type=Path, metavar="DEVICE", help="a block device or an image file")
+        made.add_argument("device", metavar="DEVICE", help="a block device, an image file, UUID=... or a mount point")
         return made
 
     def positive(text: str) -> int:
@@ -1124,8 +1167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
     try:
-        if not asked.device.exists():
-            raise Failure(f"{asked.device} does not exist.")
+        asked.device = find_device(asked.device)
         if asked.command == "advise":
             return advise(asked.device, asked.journal_mib)
         if asked.command == "convert":

@@ -207,6 +207,18 @@ def test_what_the_kernel_s_scrub_found_is_said(mounted: Path, capsys: pytest.Cap
     assert "3 damaged blocks of the log" in said
 
 
+def test_drain_of_a_mount_without_the_option_has_nothing_to_do(
+    mounted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As mount.ext4lazy mounts it where the module is missing; stock ext4 has replayed the log."""
+    tool.MOUNTINFO.write_text("36 25 7:7 / /a rw - ext4 /dev/loop7 rw\n")
+    assert tool.main(["drain", str(mounted)]) == tool.OK
+    assert "mounted on /a without journal_lazy: there is nothing to drain" in capsys.readouterr().out
+    tool.MOUNTINFO.write_text("36 25 7:7 / /a ro - ext4 /dev/loop7 ro,norecovery\n")
+    assert tool.main(["drain", str(mounted)]) == tool.FAILED
+    assert "is mounted on /a by a kernel that cannot drain it" in capsys.readouterr().err
+
+
 # --- check ----------------------------------------------------------------------
 
 
