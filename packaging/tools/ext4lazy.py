@@ -450,15 +450,20 @@ def held(path: Path, what: str) -> Iterator[list[int]]:
 @contextlib.contextmanager
 def loop_over(path: Path) -> Iterator[tuple[Path, int]]:
     """A loop device that lives as long as its descriptor, and its lock, which keeps udev and so the desktop off."""
-    config = bytearray(LOOP_CONFIG)
-    with path.open("r+b") as below, Path("/dev/loop-control").open("rb") as control:
-        device = Path(f"/dev/loop{fcntl.ioctl(control, LOOP_CTL_GET_FREE)}")
-        with device.open("r+b", buffering=0) as file:
+    with contextlib.ExitStack() as stack:
+        try:
+            below = stack.enter_context(path.open("r+b"))
+            control = stack.enter_context(Path("/dev/loop-control").open("rb"))
+            device = Path(f"/dev/loop{fcntl.ioctl(control, LOOP_CTL_GET_FREE)}")
+            file = stack.enter_context(device.open("r+b", buffering=0))
             fcntl.flock(file, fcntl.LOCK_EX)
+            config = bytearray(LOOP_CONFIG)
             struct.pack_into("I", config, 0, below.fileno())
             struct.pack_into("I", config, LOOP_FLAGS_AT, LOOP_AUTOCLEAR)
             fcntl.ioctl(file, LOOP_CONFIGURE, config)
-            yield device, file.fileno()
+        except OSError as error:
+            raise Failure(f"the kernel makes no loop device over {path} ({error.strerror}): expected one.") from None
+        yield device, file.fileno()
 
 
 def refuse_in_use(path: Path, what: str) -> None:
@@ -467,14 +472,15 @@ def refuse_in_use(path: Path, what: str) -> None:
 
 
 def refuse_part(path: Path) -> None:
-    """Half of a mirror looks like a file system of its own; 2: blkid knows nothing, 8: several things."""
-    found = run(["blkid", "-p", "-o", "value", "-s", "TYPE", path], accept=(0, 2, 8)).strip()
+    """Half of a mirror looks like a file system of its own."""
+    done = _run(["blkid", "-p", "-o", "value", "-s", "TYPE", path])
+    found = "several at once" if done.returncode == 8 else done.stdout.strip()
     if found and not found.startswith("ext"):
         raise Failure(f"{path} is of type {found}: expected ext4, and not a part of something larger.")
 
 
 @contextlib.contextmanager
-def only_run(path: Path, what: str) -> Iterator[None]:
+def only_run(path: Path, what: str) -> Iterator[int]:
     """No second run of this program changes an image file; a block device is held while it is changed."""
     with path.open("rb") as file:
         if stat.S_ISREG(path.stat().st_mode):
@@ -482,7 +488,7 @@ def only_run(path: Path, what: str) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Failure(f"{path} is in use by another ext4lazy: {what} needs it alone.") from None
-        yield
+        yield file.fileno()
 
 
 def _statistics_folder(mount: Mount) -> Path | None:
@@ -683,7 +689,8 @@ def advise(path: Path, journal_mib: int | None) -> int:
 
 def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
     """After every command the volume is read again: the plan never goes by what was true before."""
-    with signals.between_programs(), only_run(path, "converting"):
+    device = stat.S_ISBLK(path.stat().st_mode)
+    with signals.between_programs(), only_run(path, "converting") as lock:
         with held(path, "converting"):
             volume = read_volume(path)
             _refuse_foreign(volume)
@@ -697,8 +704,12 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
             for step in steps:
                 print(f"{step.why}: {' '.join(step.argv)}")
             return OK
+        if device and any("-J" in step.argv for step in steps):
+            # Better now than when the old journal is gone.
+            with loop_over(path):
+                pass
         check, last = steps[0], None
-        _do(check, volume)
+        _do(check, volume, [lock])
         while True:
             # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
             with held(path, "converting") as keep:
@@ -715,15 +726,15 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
                     raise Failure(
                         f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal."
                     )
-                if keep and "-J" in last.argv:
+                if device and "-J" in last.argv:
                     # This command refuses a device that is held: it gets another device over it.
-                    with loop_over(path) as (device, descriptor):
-                        over = dataclasses.replace(last, argv=(*last.argv[:-1], str(device)))
-                        _do(over, volume, [*keep, descriptor])
+                    with loop_over(path) as (over, descriptor):
+                        step = dataclasses.replace(last, argv=(*last.argv[:-1], str(over)))
+                        _do(step, volume, [lock, *keep, descriptor])
                 else:
-                    _do(last, volume, keep)
+                    _do(last, volume, [lock, *keep])
         if last is not None:
-            _do(check, volume)
+            _do(check, volume, [lock])
     print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
     return OK
 

@@ -34,6 +34,14 @@ def test_nobody_can_mount_what_is_being_converted(folder: Path) -> None:
         stock("umount", point)
 
 
+def test_without_a_loop_device_the_old_journal_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "LOOP_CONFIGURE", 0x4CFF)
+    with loop(make(folder / "old.img", kind="ext3", mib=128)) as device:
+        with pytest.raises(tool.Failure, match="the kernel makes no loop device"):
+            tool.convert(device, None, dry_run=False)
+        assert tool.read_volume(device).has_journal
+
+
 def test_a_command_that_outlives_the_program_still_keeps_the_device(folder: Path) -> None:
     point, said = folder / "point", folder / "said"
     point.mkdir()

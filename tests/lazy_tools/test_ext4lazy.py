@@ -473,6 +473,8 @@ def test_half_of_a_mirror_is_refused(folder: Path, command: str) -> None:
     said = ext4lazy(command, volume)
     assert said.returncode == tool.FAILED, said.stdout
     assert said.stderr.startswith(f"ext4lazy: {volume} is of type linux_raid_member: expected ext4")
+    said = ext4lazy(command, volume, path=volumes.fakes(folder, blkid="exit 8"))
+    assert said.stderr.startswith(f"ext4lazy: {volume} is of type several at once: expected ext4")
     assert digest(volume) == before
 
 
@@ -507,6 +509,15 @@ def test_two_conversions_of_one_image_do_not_mix(folder: Path) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
     assert second.read_text() == f"ext4lazy: {volume} is in use by another ext4lazy: converting needs it alone.\n"
     assert_converted(volume)
+
+
+def test_a_command_that_outlives_the_program_still_keeps_the_image(folder: Path) -> None:
+    volume = convertible(folder)
+    second = folder / "second"
+    program = f"{sys.executable} {volumes.TOOLS}/ext4lazy.py"
+    path = volumes.fakes(folder, tune2fs=f"kill -9 $PPID; sleep 0.2; {program} convert {volume} >{second} 2>&1")
+    assert ext4lazy("convert", volume, path=path).returncode == -9
+    assert "is in use by another ext4lazy" in second.read_text()
 
 
 @pytest.mark.parametrize("command", range(1, 6))
