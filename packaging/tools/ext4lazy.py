@@ -912,6 +912,10 @@ def drain(path: Path) -> int:
     if "needs_recovery" in after.features or (after.external_journal is None and after.journal_super().start != 0):
         raise Failure(f"{path}: e2fsck left the log as it was; run e2fsck -f by hand.")
     print(f"{path} is plain ext4.")
+    if "errors" in volume.header.get("Filesystem state", ""):
+        # The superblock that came out of the log may be older than the error.
+        print(f"An error was recorded in it: run e2fsck -f {path}")
+        return DAMAGED
     return OK
 
 

@@ -207,6 +207,16 @@ def test_what_the_kernel_s_scrub_found_is_said(mounted: Path, capsys: pytest.Cap
     assert "3 damaged blocks of the log" in said
 
 
+def test_drain_says_that_an_error_was_recorded(folder: Path) -> None:
+    """The superblock in the log is older and knows of none; replayed, it is all that e2fsck goes by."""
+    volume = kept(folder).path
+    volumes.change(volume, ["ssv state 2"])
+    said = ext4lazy("drain", volume)
+    assert "Filesystem state:         clean\n" in header(volume)
+    assert said.returncode == tool.DAMAGED
+    assert said.stdout.endswith(f"{volume} is plain ext4.\nAn error was recorded in it: run e2fsck -f {volume}\n")
+
+
 def test_drain_of_a_mount_without_the_option_has_nothing_to_do(
     mounted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
