@@ -266,9 +266,12 @@ EXTERNAL = Volume(
 )  # fmt: skip
 
 
+JOURNAL = ("/sbin/mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096")
+
+
 def test_the_journal_may_be_on_another_device(bench: Bench) -> None:
     """An SMR disk for data with its log elsewhere."""
-    journal = job.run(["/sbin/mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", "/dev/loop1"])
+    journal = job.run([*JOURNAL, "/dev/loop1"])
     assert_survives(bench, replace(EXTERNAL, before_made=(journal,)), image=False)
 
 

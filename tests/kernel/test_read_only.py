@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a kept log is worth while the file system is read-only, and behind that."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness import Bench
 from kernel import stress
-from kernel.test_kept_log import LAZY, SEED, formatted_64m, kept, left_by_a_lazy_mount, load, manifest, steps_named
+from kernel.test_features import CHECKPOINT, EXTERNAL, FREEZE, JOURNAL, THAW, ioctl, python, remount
+from kernel.test_kept_log import (
+    CAPACITY_BYTES,
+    LAZY,
+    SEED,
+    formatted_64m,
+    kept,
+    left_by_a_lazy_mount,
+    load,
+    manifest,
+    steps_named,
+)
 from kernel.test_regressions import within
 from shingle import job, trace
 from shingle.console import Trouble
 
 pytestmark = pytest.mark.machine
-
-
-def remount(options: str, *, may_fail: bool = False) -> job.Step:
-    return job.run(["/bin/mount", "-o", f"remount,{options}", job.MOUNT_POINT], may_fail=may_fail)
 
 
 def test_a_remount_to_read_only_drains_if_told_to(bench: Bench) -> None:
@@ -40,7 +49,7 @@ CHECK = f"losetup /dev/loop0 {job.DEVICE} && /sbin/e2fsck -fy /dev/loop0; losetu
 def checked_below(*steps: job.Step) -> list[job.Step]:
     """A read-only mount below which e2fsck looks, then somebody who wants to write."""
     check = job.run(["/bin/sh", "-c", CHECK], stdout="e2fsck.txt")
-    return [job.mount("ext4", f"ro,{LAZY}"), *steps, check, remount("rw", may_fail=True)]
+    return [job.mount("ext4", f"ro,{LAZY}"), *steps, check, remount("rw") | {"may_fail": True}]
 
 
 WRITE_MOUNTED = ("bdev_allow_write_mounted=1",)
@@ -51,7 +60,7 @@ def test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to(be
     """Nor does the unmount bring it back: what e2fsck repaired since would be overwritten by the next replay."""
     formatted = formatted_64m(bench)
     lazy = left_by_a_lazy_mount(bench, formatted)
-    checkpoint = job.run(["/usr/bin/python3", "-I", "-c", CHECKPOINT], may_fail=True)
+    checkpoint = ioctl(CHECKPOINT, "struct.pack('I', 0)") | {"may_fail": True}
     steps = [*formatted.classes(), *checked_below(manifest("read.txt")), checkpoint, job.umount()]
     booted = bench.boot(steps, drive=lazy.saved_drive, save=True, kernel_arguments=WRITE_MOUNTED)
     assert "recovering journal" in booted.text("e2fsck.txt"), booted.text("e2fsck.txt")
@@ -62,10 +71,6 @@ def test_a_log_that_e2fsck_replayed_below_a_read_only_mount_is_not_written_to(be
     again = bench.boot(bench.mounted(formatted, manifest("again.txt"), options=LAZY), drive=booted.saved_drive)
     assert again.text("again.txt") == booted.text("read.txt") == lazy.text("written.txt")
     assert kept(again) == []
-
-
-# EXT4_IOC_CHECKPOINT
-CHECKPOINT = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x4004662B, struct.pack('I', 0))"
 
 
 def test_a_log_without_copies_that_e2fsck_emptied_is_not_written_to(bench: Bench) -> None:
@@ -106,7 +111,8 @@ def test_an_error_in_a_kept_log_waits_for_a_drive_that_can_be_written(bench: Ben
     booted = bench.boot([*setro, *read], drive=ran.saved_drive, save=True, trace=True, expected=expected)
     assert booted.text("read.txt") == ran.text("written.txt")
     assert kept(booted), booted.outcome.console
-    assert (len(trace.read(booted.trace_file).select("write")) == 0) == protect
+    writes = len(trace.read(booted.trace_file).select("write"))
+    assert (writes == 0) == protect, f"{writes} writes"
     last = bench.boot(
         bench.mounted(formatted, manifest("read.txt"), options=LAZY),
         drive=booted.saved_drive, save=True, expected=expected,
@@ -115,33 +121,25 @@ def test_an_error_in_a_kept_log_waits_for_a_drive_that_can_be_written(bench: Ben
     assert ("Filesystem error recorded from previous mount" in last.outcome.console) == protect
 
 
-# Its own first GiB, the journal behind it.
-DEVICES = [
-    job.run(["/bin/sh", "-c", f"losetup --direct-io=on -o {start} --sizelimit {size} /dev/loop{number} {job.DEVICE}"])
-    for number, start, size in ((0, 0, 1 << 30), (1, 1 << 30, 16 << 20))
-]
-MADE = [
-    job.run(["/sbin/mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", "/dev/loop1"]),
-    job.run(["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-J", "device=/dev/loop1", "/dev/loop0"]),
-]
-LOG = f"tail -c +{(1 << 30) + 1} {job.DEVICE} | head -c {16 << 20}"
-SAME = f"head -c {16 << 20} /dev/loop1 > /tmp/cached; {LOG} | cmp - /tmp/cached"
+# The log of `EXTERNAL`, past the cache of its own device and through it.
+LOG_BYTES = 64 << 20
+BELOW = f"tail -c +{(1 << 30) + 1} {job.DEVICE} | head -c {LOG_BYTES}"
+SAME = f"head -c {LOG_BYTES} /dev/loop1 > /tmp/cached; {BELOW} | cmp - /tmp/cached"
 
 
 def test_what_e2fsck_reads_of_an_external_log_is_what_is_on_the_disk(bench: Bench) -> None:
     """Copies go into the log past the cache of its device, which somebody has read before."""
     fill = job.run(["/bin/dd", "if=/dev/loop1", "of=/dev/null", "bs=1M"])
-    steps = [
-        *DEVICES, *MADE, job.mount("ext4", LAZY) | {"device": "/dev/loop0"},
-        *load(), fill, job.load("createfiles", {"count": 300, "path": "more"}), job.sync(), remount("ro"),
-        job.run(["/bin/sh", "-c", SAME]), job.umount(),
-    ]  # fmt: skip
-    stress.assert_no_complaint(bench.boot(steps, drive=bench.empty(capacity_bytes=2 << 30)))
+    more = job.load("createfiles", {"count": 300, "path": "more"})
+    volume = replace(EXTERNAL, before_made=(job.run([*JOURNAL, "/dev/loop1"]),))
+    same = job.run(["/bin/sh", "-c", SAME])
+    steps = [*volume.made(), *volume.mounted(*load(), fill, more, job.sync(), remount("ro"), same)]
+    volume.boot(bench, steps, bench.empty(capacity_bytes=CAPACITY_BYTES))
 
 
 # Of a file that stock ext4 wrote: the name goes, and the inode is the head of the list of orphans.
 MAKE_ORPHAN = f"""
-import os, re, subprocess
+import subprocess
 number = int(open('/run/out/number').read())
 def debugfs(*commands):
     for command in commands:
@@ -151,10 +149,6 @@ debugfs(f'sif <{{number}}> links_count 0', f'sif <{{number}}> dtime 0', 'unlink 
 """
 ORPHAN = "import os; f = open('/mnt/orphan', 'wb'); f.write(bytes(5 << 20)); f.flush(); os.fsync(f.fileno());"
 ORPHAN += "open('/run/out/number', 'w').write(str(os.fstat(f.fileno()).st_ino))"
-
-
-def python(text: str) -> job.Step:
-    return job.run(["/usr/bin/python3", "-I", "-c", text])
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["unmounted", "remounted"])
@@ -184,12 +178,6 @@ def test_an_orphan_without_a_log_is_deleted_for_good_by_a_read_only_mount(bench:
         bench.assert_clean(again.saved_drive, recover=True)
 
 
-# FIFREEZE, FITHAW
-FREEZE, THAW = (
-    f"import fcntl, os; fcntl.ioctl(os.open('/mnt', 0), {number:#x}, 0)" for number in (0xC0045877, 0xC0045878)
-)
-
-
 def test_an_error_that_is_logged_while_frozen_does_not_hide_the_log(bench: Bench) -> None:
     """The log was drained, so the superblock that is logged then does not ask for recovery; the one at home does."""
     formatted = formatted_64m(bench)
@@ -200,10 +188,10 @@ def test_an_error_that_is_logged_while_frozen_does_not_hide_the_log(bench: Bench
     steps = bench.mounted(
         formatted,
         touch,
-        python(FREEZE),
+        ioctl(FREEZE),
         trigger,
         job.sleep(7),
-        python(THAW),
+        ioctl(THAW),
         files,
         job.sync(),
         manifest("written.txt"),
