@@ -452,8 +452,9 @@ def _tree(root: str) -> dict[str, str]:
             there = os.lstat(path)
             what = f"{there.st_mode:o} {there.st_uid} {there.st_gid}"
             if stat.S_ISREG(there.st_mode):
-                with open(path, "rb") as file:
-                    what += f" {there.st_size} {there.st_nlink} {hashlib.sha1(file.read()).hexdigest()}"
+                fd = os.open(path, os.O_RDONLY)
+                what += f" {there.st_size} {there.st_nlink} {hashlib.sha1(os.read(fd, there.st_size)).hexdigest()}"
+                os.close(fd)
             found[path] = what
     return found
 
