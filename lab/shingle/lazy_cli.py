@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from shingle import lazy_series, lazy_stages, stock_kernel
+from shingle import build, lazy_series, lazy_stages, owner_cuts, stock_kernel, table
+from shingle.failure import Failure
 from shingle.paths import BUILD, ROOT
 from shingle.progress import Terminal
 
@@ -54,6 +55,63 @@ def package_command(folder: Path) -> None:
         built = stock_kernel.packages(folder)
     for path in built:
         out.print(str(path), soft_wrap=True)
+
+
+@lazy.command("cuts")
+@click.option("--volume", "titles", help="Only these volumes, separated by commas, as in convert/ext3.")
+@click.option("--states", type=click.IntRange(1), default=200, show_default=True, help="Distinct states in all.")
+@click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="So many kills, too.")
+@click.option("--disk", type=click.Choice(owner_cuts.DISKS), help="Only this kind of disk.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same states.")
+@click.option("--replay", metavar="STATE", help="Treat one state by its name, which a failure prints.")
+@click.option(
+    "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."
+)
+@click.option("--list", "listed", is_flag=True, help="List the volumes.")
+@click.option(
+    "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file."
+)
+def cuts_command(
+    titles: str | None,
+    states: int,
+    kills: int,
+    disk: str | None,
+    seed: int,
+    replay: str | None,
+    keep: Path | None,
+    listed: bool,
+    record_file: Path | None,
+) -> None:
+    """Cut the power at every write of convert and drain, and follow their advice (docs/crash-explorer.md)."""
+    if listed:
+        for each in owner_cuts.KINDS.values():
+            out.print(f"{each.title:20} {each.summary}", soft_wrap=True)
+        return
+    kinds = [owner_cuts.find(title) for title in titles.split(",")] if titles else list(owner_cuts.KINDS.values())
+    if replay is None and keep is not None:
+        raise click.UsageError("--keep is for --replay.")
+    if replay is not None and len(kinds) != 1:
+        raise click.UsageError("--replay needs the --volume that the state is of.")
+    with Terminal(Console(stderr=True, highlight=False)) as progress:
+        built = build.everything("main", progress=progress)
+        with progress.task("cutting the power") as tell:
+            if replay is not None:
+                explored = owner_cuts.replay(kinds[0], seed, replay, built, keep)
+            else:
+                disks = owner_cuts.DISKS if disk is None else (disk,)
+                explored = owner_cuts.explore(kinds, states, seed, built, disks=disks, kills=kills, tell=tell)
+    table.put(out, owner_cuts.table(explored))
+    out.print(f"seed {seed}; {len(explored.states) / explored.seconds:.1f} states a second", soft_wrap=True)
+    if record_file is not None:
+        owner_cuts.write_record(record_file, explored, built)
+        out.print(f"record: {record_file}", soft_wrap=True)
+    failed = owner_cuts.failures(explored)
+    for state in explored.states if replay is not None else failed[: owner_cuts.SHOWN]:
+        out.print(f"\n{owner_cuts.replay_command(state)}\n  during {state.command}", markup=False, soft_wrap=True)
+        for text in (*(f"{what.value}: {said}" for what, said in state.problems), *state.did):
+            out.print(f"  {text}", markup=False, soft_wrap=True)
+    if failed:
+        raise Failure(f"{len(failed)} of {len(explored.states)} states are not as they should be.")
 
 
 @lazy.command("series")
