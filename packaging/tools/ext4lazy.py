@@ -66,6 +66,11 @@ JOURNAL_BLOCKS = 1024, 10_240_000  # what tune2fs takes
 # a conversion whose last check was cut off can be told from one that is done.
 UNCHECKED = 15_000
 
+# Where a copy of the metadata goes while directories are written anew.
+SCRATCH = Path("/var/tmp")
+# debugfs reads lines of 8 KiB, and of more than one transaction all or none are there.
+LOG_AT_ONCE = 500
+
 # Texts in the superblock of ext4: where, and how long.
 TEXTS = {
     "label": (0x78, 16),
@@ -615,9 +620,6 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
     def change(why: str, *argv: str, seconds: float = 0.0) -> None:
         steps.append(Step(why, ("tune2fs", "-C", str(UNCHECKED), *argv, path), (0,), seconds))
 
-    if "metadata_csum" not in volume.features:
-        # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
-        change("metadata checksums", "-O", "metadata_csum", seconds=3 * once)
     if "fast_commit" in volume.features:
         change("no fast commit", "-O", "^fast_commit")
     if volume.external_journal is None:
@@ -634,6 +636,11 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
             change("the large journal", "-J", f"size={journal // MIB}", seconds=journal / speed.bytes_per_s)
     if "journal_data" in volume.header.get("Default mount options", "").split():
         change("data=ordered", "-o", "^journal_data")
+    if "metadata_csum" not in volume.features:
+        # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
+        # The error that is set here makes e2fsck -p look at everything at boot, until the last check is done. It comes
+        # last: with an error tune2fs refuses this command, and what the check writes then goes through the new journal.
+        change("metadata checksums", "-E", "force_fsck", "-O", "metadata_csum", seconds=3 * once)
     if steps:
         return [check, *steps, check]
     unchecked = volume.number("Mount count") >= UNCHECKED or volume.header.get("Filesystem state") != "clean"
@@ -697,7 +704,9 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
             refuse_part(path)
             volume.need_journal()
             steps = conversion(volume, _journal_wanted(volume, journal_mib))
-        if not steps:
+            kept = volume.has_journal and not steps and volume.journal_super().state == "kept"
+        ready = not steps
+        if kept or (dry_run and ready):
             print(f"{path}: nothing to convert.")
             return OK
         if dry_run:
@@ -708,8 +717,9 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
             # Better now than when the old journal is gone.
             with loop_over(path):
                 pass
-        check, last = steps[0], None
-        _do(check, volume, [lock])
+        # Also of a volume that seems to be ready: a disk that ignores flushes can have the end of the last check alone.
+        check, last = steps[0] if steps else Step("check", ("e2fsck", "-f", "-p", str(path)), (0, 1)), None
+        _check(check, path, [lock])
         while True:
             # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
             with held(path, "converting") as keep:
@@ -734,9 +744,114 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
                 else:
                     _do(last, volume, [lock, *keep])
         if last is not None:
-            _do(check, volume, [lock])
+            _check(check, path, [lock])
+    if ready and last is None:
+        print(f"{path}: nothing to convert.")
+        return OK
     print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
     return OK
+
+
+def _check(check: Step, path: Path, keep: Sequence[int]) -> None:
+    with held(path, "converting"):
+        volume = read_volume(path)
+        if _to_be_packed(volume):
+            _pack(volume)
+    _do(check, volume, keep)
+
+
+# With these e2fsck needs more than the metadata that e2image copies.
+_MORE_THAN_METADATA = {"bigalloc", "ea_inode", "encrypt", "orphan_file", "verity"}
+
+
+def _to_be_packed(volume: Volume) -> bool:
+    """tune2fs found directories whose blocks have no room for a checksum, and left them to e2fsck."""
+    return (
+        volume.header.get("Filesystem state", "").startswith("not clean")
+        and "metadata_csum" in volume.features
+        and "needs_recovery" not in volume.features
+        and volume.has_journal
+        and volume.external_journal is None
+        and not _MORE_THAN_METADATA & volume.features
+    )
+
+
+def _pack(volume: Volume) -> None:
+    """e2fsck writes directories anew block by block, and a power cut in the middle loses names.
+
+    So it does that in a copy of the metadata, and what it changed becomes the log of the volume's journal, which is
+    empty: all of it is there as soon as the journal superblock is, and everybody replays it.
+    """
+    size, path = volume.block_size, volume.path
+    print("directories: e2fsck -f -p on a copy of the metadata", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ext4lazy-", dir=SCRATCH) as name:
+        before, after, logged = (Path(name) / each for each in ("before", "after", "logged"))
+        try:
+            if volume.journal_super().start != 0:
+                return
+            run(["e2image", "-r", path, before])
+            run(["cp", "--sparse=always", before, after])
+            run(["e2fsck", "-f", "-p", after], accept=(0, 1))
+            # The superblock is the last check's.
+            changed = [number for number in differing(before, after, size) if number != KIB // size]
+            run(["cp", "--sparse=always", before, logged])
+            _log(changed, size, after, logged)
+            written = differing(before, logged, size)
+        except (Failure, OSError) as failure:
+            # No room for a copy, or e2fsck finds more than -p repairs; the check that follows says what.
+            print(f"directories: written in place ({str(failure).rstrip('.')})", flush=True)
+            return
+        # Until the journal superblock says otherwise the log is empty.
+        superblock, journal = KIB // size, volume.journal_place()[1]
+        if not changed or read_volume(logged).journal_super().start == 0:
+            return
+        log = [(number * size, size) for number in written if number not in (superblock, journal)]
+        with path.open("r+b", buffering=0) as target, logged.open("rb") as source:
+            for places in (log, [(KIB, KIB)], [(journal * size, size)]):
+                for at, length in places:
+                    os.pwrite(target.fileno(), os.pread(source.fileno(), length, at), at)
+                os.fsync(target.fileno())
+
+
+def _log(numbers: Sequence[int], size: int, contents: Path, image: Path) -> None:
+    """These blocks become the log of an image; nothing is sent home."""
+    script = ["jo -c"]
+    with contents.open("rb") as source:
+        for at in range(0, len(numbers), LOG_AT_ONCE):
+            part = numbers[at : at + LOG_AT_ONCE]
+            blocks = image.with_suffix(f".{at}")
+            with blocks.open("wb") as file:
+                for number in part:
+                    source.seek(number * size)
+                    file.write(source.read(size))
+            script.append(f"jw -b {','.join(map(str, part))} {blocks}")
+    commands = image.with_suffix(".commands")
+    commands.write_text("\n".join([*script, "jc", ""]))
+    run(["debugfs", "-w", "-f", commands, image])
+
+
+def differing(old: Path, new: Path, size: int) -> list[int]:
+    """The blocks in which two sparse files differ."""
+    found = set()
+    with old.open("rb") as one, new.open("rb") as other:
+        for at in {*_data_in(one.fileno()), *_data_in(other.fileno())}:
+            first, second = os.pread(one.fileno(), MIB, at), os.pread(other.fileno(), MIB, at)
+            if first != second:
+                blocks = range(0, max(len(first), len(second)), size)
+                found.update((at + n) // size for n in blocks if first[n : n + size] != second[n : n + size])
+    return sorted(found)
+
+
+def _data_in(file: int) -> Iterator[int]:
+    """Where each MiB of a file begins that is not just a hole."""
+    at, end = 0, os.fstat(file).st_size
+    while at < end:
+        try:
+            at = os.lseek(file, at, os.SEEK_DATA) & -MIB
+        except OSError:
+            return
+        yield at
+        at += MIB
 
 
 def _refuse_foreign(volume: Volume) -> None:
