@@ -87,7 +87,8 @@ def cuts_command(
         for each in owner_cuts.KINDS.values():
             out.print(f"{each.title:20} {each.summary}", soft_wrap=True)
         return
-    kinds = [owner_cuts.find(title) for title in titles.split(",")] if titles else list(owner_cuts.KINDS.values())
+    usual = [title for title, kind in owner_cuts.KINDS.items() if not kind.asked_for]
+    kinds = [owner_cuts.find(title) for title in (titles.split(",") if titles else usual)]
     if replay is None and keep is not None:
         raise click.UsageError("--keep is for --replay.")
     if replay is not None and len(kinds) != 1:

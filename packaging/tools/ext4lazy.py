@@ -278,7 +278,8 @@ class Volume:
     def journal_place(self) -> tuple[Path, int]:
         """The device of the journal and the block of it where the journal superblock is."""
         if self.external_journal is None:
-            said = run(["debugfs", "-R", "bmap <8> 0", self.path])
+            # -c: bitmaps that do not fit their checksums are no matter here.
+            said = run(["debugfs", "-c", "-R", "bmap <8> 0", self.path])
             numbers = re.findall(r"^(\d+)$", said, flags=re.MULTILINE)
             if len(numbers) != 1:
                 raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
@@ -303,7 +304,7 @@ class Volume:
 
     def journal_runs(self) -> list[tuple[int, int, int]]:
         """Of the journal's inode: the first and last block of each run, and where it begins on the volume."""
-        said = run(["debugfs", "-R", "stat <8>", self.path])
+        said = run(["debugfs", "-c", "-R", "stat <8>", self.path])
         found = re.finditer(r"\((\d+)(?:-(\d+))?\):(\d+)(?:-(\d+))?", said)
         return [(int(match[1]), int(match[2] or match[1]), int(match[3])) for match in found]
 
@@ -832,7 +833,7 @@ def _log(numbers: Sequence[int], size: int, contents: Path, image: Path) -> None
 
 def differing(old: Path, new: Path, size: int) -> list[int]:
     """The blocks in which two sparse files differ."""
-    found = set()
+    found: set[int] = set()
     with old.open("rb") as one, new.open("rb") as other:
         for at in {*_data_in(one.fileno()), *_data_in(other.fileno())}:
             first, second = os.pread(one.fileno(), MIB, at), os.pread(other.fileno(), MIB, at)
@@ -872,7 +873,7 @@ def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
         return
     hint = ""
     if step.argv[0] == "e2fsck":
-        hint = "; run e2fsck -f by hand, then convert again"
+        hint = f"; {_by_hand(volume)}, then convert again"
         with contextlib.suppress(Failure):
             volume = read_volume(volume.path)
         if "metadata_csum" in volume.features and "needs_recovery" not in volume.features:
@@ -883,6 +884,16 @@ def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
                 f" debugfs -w -c -R 'feature ^metadata_csum' {shlex.quote(str(volume.path))}, then convert again"
             )
     raise Failure(f"{' '.join(step.argv)} ended with status {done.returncode}{hint}.")
+
+
+def _by_hand(volume: Volume) -> str:
+    """What e2fsck -p leaves to the owner."""
+    path = shlex.quote(str(volume.path))
+    if "quota" not in volume.features:
+        return f"run e2fsck -f {path}"
+    # e2fsck reads the quota, and for it the bitmaps, before it repairs anything.
+    anew = f"debugfs -w -c -R 'feature ^quota' {path}; e2fsck -f {path}; tune2fs -O quota {path}"
+    return f"run e2fsck -f {path} (if it gives up at the quota: {anew}; quota limits are lost)"
 
 
 # --- status ---------------------------------------------------------------------
@@ -1020,18 +1031,39 @@ def drain(path: Path) -> int:
     volume = read_volume(path)
     refuse_part(path)
     if not volume.has_journal or ("needs_recovery" not in volume.features and volume.journal_super().start == 0):
+        _need_bitmaps(volume)
         print(f"{path}: the log is empty, there is nothing to drain.")
-        return OK
-    run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True)
+        return _finished(volume, volume)
+    try:
+        run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True)
+    except Failure as failure:
+        raise Failure(f"{str(failure).rstrip('.')}; {_by_hand(volume)}.") from None
     after = read_volume(path)
     if "needs_recovery" in after.features or (after.external_journal is None and after.journal_super().start != 0):
-        raise Failure(f"{path}: e2fsck left the log as it was; run e2fsck -f by hand.")
+        raise Failure(f"{path}: e2fsck left the log as it was; {_by_hand(volume)}.")
+    _need_bitmaps(after)
     print(f"{path} is plain ext4.")
-    if "errors" in volume.header.get("Filesystem state", ""):
-        # The superblock that came out of the log may be older than the error.
-        print(f"An error was recorded in it: run e2fsck -f {path}")
+    # The superblock that came out of the log may be older than the error.
+    return _finished(volume, after)
+
+
+def _finished(volume: Volume, after: Volume) -> int:
+    if "orphan_present" in after.features or "First orphan inode" in after.header:
+        # e2fsck frees them after the replay, and a power cut can leave half of that.
+        print(f"Files that were deleted while they were open are perhaps half freed: {_by_hand(after)}")
         return DAMAGED
-    return OK
+    if "errors" not in volume.header.get("Filesystem state", ""):
+        return OK
+    print(f"An error was recorded in it: {_by_hand(volume)}")
+    return DAMAGED
+
+
+def _need_bitmaps(volume: Volume) -> None:
+    """After a replay e2fsck frees inodes that were deleted while open, and a power cut can leave half of that."""
+    said = run(["debugfs", "-R", "show_super_stats -h", volume.path])
+    if "Block count:" in said:
+        return
+    raise Failure(f"{volume.path}: the log is empty, and the bitmaps do not fit their checksums; {_by_hand(volume)}.")
 
 
 def _drain_mounted(path: Path, mount: Mount) -> int:
