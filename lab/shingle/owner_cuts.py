@@ -679,7 +679,7 @@ def explore(
     kills: int = 0,
     program: Path = TOOL,
     tell: Callable[[str], None] = lambda text: None,
-    width: int = 2,
+    width: int = 3,
 ) -> Explored:
     """About so many distinct states: of each tool the same share, of each of its volumes, of each disk; and kills."""
     explored = Explored(seed)

@@ -1033,7 +1033,11 @@ def drain(path: Path) -> int:
     if not volume.has_journal or ("needs_recovery" not in volume.features and volume.journal_super().start == 0):
         _need_bitmaps(volume)
         print(f"{path}: the log is empty, there is nothing to drain.")
-        return _finished(volume, volume)
+        if "orphan_present" in volume.features or "First orphan inode" in volume.header:
+            # e2fsck frees them after the replay; was it cut off there?
+            print(f"Files that were deleted while they were open are perhaps half freed: {_by_hand(volume)}")
+            return DAMAGED
+        return _say_errors(volume)
     try:
         run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True)
     except Failure as failure:
@@ -1044,14 +1048,10 @@ def drain(path: Path) -> int:
     _need_bitmaps(after)
     print(f"{path} is plain ext4.")
     # The superblock that came out of the log may be older than the error.
-    return _finished(volume, after)
+    return _say_errors(volume)
 
 
-def _finished(volume: Volume, after: Volume) -> int:
-    if "orphan_present" in after.features or "First orphan inode" in after.header:
-        # e2fsck frees them after the replay, and a power cut can leave half of that.
-        print(f"Files that were deleted while they were open are perhaps half freed: {_by_hand(after)}")
-        return DAMAGED
+def _say_errors(volume: Volume) -> int:
     if "errors" not in volume.header.get("Filesystem state", ""):
         return OK
     print(f"An error was recorded in it: {_by_hand(volume)}")
