@@ -80,14 +80,17 @@ for number in range(8):
             os.setxattr(path, 'user.kind', chance.randbytes(chance.choice((9, 300))))
         if chance.randrange(9) == 0:
             os.symlink(f'../{name}', path + '-link')
-for name, count in (('wide', 40), ('full', 70)):
-    os.mkdir(f'{top}/{name}')
-    with open(f'{top}/{name}/0', 'w') as file:
+def linked(name, lengths):
+    place = f'{top}/{name}'
+    os.mkdir(place)
+    with open(f'{place}/file', 'w') as file:
         file.write(name)
-    for number in range(1, count):
-        # Of 248 bytes, which fill a block to its end; or of some length.
-        tail = 244 if name == 'full' else chance.randrange(100, 240)
-        os.link(f'{top}/{name}/0', f'{top}/{name}/{number:04}' + 'n' * tail)
+    for number, length in enumerate(lengths):
+        os.link(f'{place}/file', f'{place}/' + f'{number:04}'.ljust(length, 'n'))
+linked('wide', [chance.randrange(100, 240) for _ in range(40)])
+# A block, to its last byte, with '.', '..' and 'file': there is no room for a checksum.
+for number in range(3):
+    linked(f'full{number}', [248] * ((int(sys.argv[3]) - 24 - 16 - 216) // 256) + [208])
 os.sync()
 """
 
@@ -469,7 +472,7 @@ class Round:
         done = next((at for at, event in enumerate(found) if event.text == _DONE), len(found))
         record.write_bytes(record.read_bytes()[: found[done].begin])
         found = found[:done]
-        pool = self._pool()
+        pool = self.pool()
         looks = [("base", [(STOCK, pool.add(base))])]
         answer = self._looked(pool, looks)["base"][0]
         if not isinstance(answer, Mapping):
@@ -477,7 +480,9 @@ class Round:
         return Record(disk, record, found, by_command(found), answer)
 
     def _python(self, place: str) -> job.Step:
-        return job.run(["/usr/bin/python3", "-I", "-c", _FILES, place, str(self._derived(place))])
+        return job.run(
+            ["/usr/bin/python3", "-I", "-c", _FILES, place, str(self._derived(place)), str(self.kind.block_bytes)]
+        )
 
     def image(self, disk: str, cut: str, target: Path) -> None:
         self._tool("cut", self.record.disk, self.record.file, cut, *self._lies[disk], "--raw", "-o", target)
@@ -504,20 +509,20 @@ class Round:
 
     def explore(self, disk: str, count: int, seen: set[str]) -> list[State]:
         """So many distinct states of a disk, judged."""
-        pool, states = self._pool(), []
+        pool, states = self.pool(), []
         for state, image in self.states(disk, count, seen):
             self.treat(state, image, pool)
             states.append(state)
         self.judge(states, pool)
         return states
 
-    def _pool(self) -> Pool:
+    def pool(self) -> Pool:
         return Pool(self.kind.disk_mib * _MIB // _BLOCK)
 
     def replay(self, name: str, keep: Path | None = None) -> State:
         """One state, by the disk and the cut."""
         disk, _, cut = name.partition(":")
-        image, pool = self.folder / "state.img", self._pool()
+        image, pool = self.folder / "state.img", self.pool()
         state = self.state(disk, cut, image)
         if keep is not None:
             shutil.copy(image, keep)
@@ -535,7 +540,7 @@ class Round:
         began = time.monotonic()
         _run(sys.executable, "-I", self.program, self.kind.tool, image)
         whole_s = time.monotonic() - began
-        pool, states = self._pool(), []
+        pool, states = self.pool(), []
         for number in range(count):
             _copied(base, image)
             after_s, alone = chance.uniform(0, whole_s), number % 2 == 1
@@ -679,7 +684,7 @@ def explore(
     kills: int = 0,
     program: Path = TOOL,
     tell: Callable[[str], None] = lambda text: None,
-    width: int = 3,
+    width: int = 4,
 ) -> Explored:
     """About so many distinct states: of each tool the same share, of each of its volumes, of each disk; and kills."""
     explored = Explored(seed)
@@ -705,7 +710,7 @@ def explore(
                 kills_left -= len(some)
                 explored.states += some
             own_seed += 1
-            wrong = len(explored.wrong)
+            wrong = len(failures(explored))
             rate = len(explored.states) / (time.monotonic() - began)
             tell(f"{len(explored.states)} states, {rate:.1f}/s, {wrong} not as they should be")
             if len(seen) == before and not some:
