@@ -68,6 +68,7 @@ def package_command(folder: Path) -> None:
     "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."
 )
 @click.option("--list", "listed", is_flag=True, help="List the volumes.")
+@click.option("--write", is_flag=True, help="Put results/owner-cuts.jsonl into docs/crash-explorer.md; run nothing.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file."
 )
@@ -80,9 +81,13 @@ def cuts_command(
     replay: str | None,
     keep: Path | None,
     listed: bool,
+    write: bool,
     record_file: Path | None,
 ) -> None:
     """Cut the power at every write of convert and drain, and follow their advice (docs/crash-explorer.md)."""
+    if write:
+        owner_cuts.write_page()
+        return
     if listed:
         for each in owner_cuts.KINDS.values():
             out.print(f"{each.title:20} {each.summary}", soft_wrap=True)

@@ -40,6 +40,9 @@ from shingle.paths import ROOT
 
 TOOL = ROOT / "packaging/tools/ext4lazy.py"
 DISKS = ("honest", "lying")
+RECORDS = ROOT / "results/owner-cuts.jsonl"
+PAGE = ROOT / "docs/crash-explorer.md"
+_BEGIN, _END = "<!-- owner-cuts: made by `./shingle lazy cuts --write` -->", "<!-- end -->"
 _BLOCK = 4096
 _MIB = 1 << 20
 _LIMIT_S = 600.0
@@ -813,3 +816,34 @@ def table(explored: Explored) -> Table:
             *(f"{count:,}" for count in counts),
         )  # fmt: skip
     return shown
+
+
+def markdown(records: Path) -> str:
+    """The records as a table: a row for each volume and disk."""
+    heads = ("volume", "disk", "states", "stopped at boot", "advice needed", *(each.value for each in Problem))
+    rows = ["| " + " | ".join(heads) + " |", "|---|---|" + "--:|" * (len(heads) - 2)]
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for line in map(json.loads, records.read_text().splitlines() if records.exists() else []):
+        if line["tool"] == "all":
+            continue
+        what = {"states": line["states"], "stopped": line["stopped_at_boot"], "advised": line["advised"]}
+        for key in (line["volume"], line["disk"]), (f"{line['tool']}, all but stock", line["disk"]):
+            if line["volume"] != "drain/stock" or key[0] == line["volume"]:
+                sums.setdefault(key, Counter()).update(what | line["problems"])
+    for (volume, disk), found in sorted(sums.items()):
+        counts = (found[each] for each in ("states", "stopped", "advised", *(each.value for each in Problem)))
+        rows.append(f"| {volume} | {disk} | " + " | ".join(f"{count:,}" for count in counts) + " |")
+    return "\n".join(rows)
+
+
+def page_with(page: str, records: Path) -> str:
+    """The page with that table between its two marks."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise Failure(f"{PAGE.relative_to(ROOT)} has lost the marks between which the table stands.")
+    return f"{before}{begin}\n{markdown(records)}\n{end}{after}"
+
+
+def write_page() -> None:
+    PAGE.write_text(page_with(PAGE.read_text(), RECORDS))

@@ -666,6 +666,7 @@ def test_directories_are_written_anew_through_the_journal(
     tool._pack(tool.read_volume(volume))
     assert "in place" not in capsys.readouterr().out
     assert "needs_recovery" in header(volume)
+    assert tool.read_volume(volume).journal_super().start != 0
     changed = set(volumes.differing(before, volume))
     journal = {
         start + n for first, last, start in tool.read_volume(volume).journal_runs() for n in range(last - first + 1)
