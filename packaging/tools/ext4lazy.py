@@ -80,6 +80,7 @@ TEXTS = {
     "mount options": (0x200, 64),
 }
 
+SYSTEMD = Path("/run/systemd/system")
 SYSFS = Path("/sys")
 MOUNTINFO = Path("/proc/self/mountinfo")
 
@@ -695,10 +696,45 @@ def advise(path: Path, journal_mib: int | None) -> int:
     return OK
 
 
-def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
+def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
+    """Asks a person at a terminal, who may have named the wrong device; a script knows what it does."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    print(f"{volume.path}: ext4, {size_text(volume.size)}")
+    if stat.S_ISBLK(volume.path.stat().st_mode):
+        disk = run(["lsblk", "-n", "-s", "-o", "MODEL", volume.path], accept=(0, 1, 32)).split("\n")
+        say("disk", ", ".join(dict.fromkeys(one.strip() for one in disk if one.strip())) or "of no model")
+    for name, key in (("label", "volume name"), ("last mounted on", "Last mounted on"), ("UUID", "UUID")):
+        say(name, volume.header.get(key, volume.header.get(f"Filesystem {key}", "?")))
+    for step in steps:
+        say(step.why, " ".join(step.argv))
+    print(f"How long that takes: ext4lazy advise {shlex.quote(str(volume.path))}")
+    print("Convert it? [y/N] ", end="", flush=True)
+    held, signals.held = signals.held, 0  # a signal ends the question at once
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signals.held = held
+
+
+@contextlib.contextmanager
+def awake(why: str) -> Iterator[None]:
+    """The computer does not go to sleep while this runs, where systemd can be asked for that."""
+    if not SYSTEMD.is_dir() or not shutil.which("systemd-inhibit"):
+        yield
+        return
+    # It lasts until `cat` has read all, which is when this program ends, however that ends.
+    argv = ["systemd-inhibit", "--what=sleep:idle", "--who=ext4lazy", f"--why={why}", "--mode=block", "cat"]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=null, stderr=null, process_group=0):
+        yield
+
+
+def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = False) -> int:
     """After every command the volume is read again: the plan never goes by what was true before."""
     device = stat.S_ISBLK(path.stat().st_mode)
-    with signals.between_programs(), only_run(path, "converting") as lock:
+    with signals.between_programs(), contextlib.ExitStack() as stack:
+        lock = stack.enter_context(only_run(path, "converting"))
         with held(path, "converting"):
             volume = read_volume(path)
             _refuse_foreign(volume)
@@ -714,6 +750,11 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool) -> int:
             for step in steps:
                 print(f"{step.why}: {' '.join(step.argv)}")
             return OK
+        if "needs_recovery" in volume.features:
+            print(f"{path}: its log is replayed first, which takes an hour or more if that is long.", flush=True)
+        if not (yes or agreed(volume, steps)):
+            raise Failure(f"{path} is left as it is.")
+        stack.enter_context(awake(f"{path} is being converted"))
         if device and any("-J" in step.argv for step in steps):
             # Better now than when the old journal is gone.
             with loop_over(path):
@@ -868,7 +909,8 @@ def _journal_wanted(volume: Volume, journal_mib: int | None) -> int:
 
 def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
     print(f"{step.why}: {' '.join(step.argv)}", flush=True)
-    done = _run(step.argv, show=True, keep=keep)
+    progress = ("-C", "0") if step.argv[0] == "e2fsck" and sys.stdout.isatty() else ()
+    done = _run((*step.argv[:-1], *progress, step.argv[-1]), show=True, keep=keep)
     if done.returncode in step.accept:
         return
     hint = ""
@@ -934,14 +976,24 @@ def parse_log(dump: str, journal: JournalSuper) -> Log:
 
 
 WARNING = (
-    "Programs that do not replay the log see metadata as it was before: e2fsck -n, dumpe2fs, debugfs, e2image,\n"
-    "imaging tools, boot loaders, mount -o noload. Drain before imaging: ext4lazy drain"
+    "Programs that do not replay the log see metadata as it was before: e2fsck -n, dumpe2fs, debugfs, boot loaders,\n"
+    "mount -o noload. Copies by dd, partclone, e2image or dump lack files; zerofree and resize2fs -f destroy files.\n"
+    "Before any of these: ext4lazy drain"
 )
 
 
-def status(path: Path, *, scan: bool, as_json: bool) -> int:
+def log_state(mount: Mount | None, volume: Volume) -> str:
+    if mount is not None:
+        return "stock" if statistics_of(mount) is None else "in use"
+    return volume.journal_super().state if volume.has_journal else "none"
+
+
+def status(path: Path, *, scan: bool, as_json: bool, short: bool) -> int:
     mount = mounted(path)
     volume = read_volume(path)
+    if short:
+        print(log_state(mount, volume))
+        return OK
     facts: dict[str, object] = {"device": str(path), "size_bytes": volume.size}
     if mount is not None:
         facts |= {"mounted_on": str(mount.directory), "type": mount.kind}
@@ -1314,9 +1366,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     changing.add_argument("--journal-mib", **size)  # type: ignore[arg-type]
     changing.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
+    changing.add_argument("-y", "--yes", action="store_true", help="do not ask; without a terminal it never asks")
     showing = command("status", "Show the log: how much is used, what of it is needed, how long a replay takes.")
     showing.add_argument("--scan", action="store_true", help="read the log of a volume that is not mounted")
     showing.add_argument("--json", action="store_true", help="one JSON object")
+    showing.add_argument("--short", action="store_true", help="one word: none, empty, kept, stock or in use")
     command("drain", "Send everything home and leave the log empty: plain ext4 for every program.")
     checking = command("check", "Replay the log in a copy and run e2fsck on it. The volume is only read.")
     checking.add_argument(
@@ -1333,9 +1387,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.command == "advise":
             return advise(asked.device, asked.journal_mib)
         if asked.command == "convert":
-            return convert(asked.device, asked.journal_mib, dry_run=asked.dry_run)
+            return convert(asked.device, asked.journal_mib, dry_run=asked.dry_run, yes=asked.yes)
         if asked.command == "status":
-            return status(asked.device, scan=asked.scan, as_json=asked.json)
+            return status(asked.device, scan=asked.scan, as_json=asked.json, short=asked.short)
         if asked.command == "drain":
             return drain(asked.device)
         if asked.command == "due":

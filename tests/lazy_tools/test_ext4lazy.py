@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import struct
@@ -18,6 +19,7 @@ import pytest
 from lazy_tools import volumes
 from lazy_tools.volumes import BLOCK, digest, ext4lazy, kept, make, stock, tool
 
+TOOL = volumes.TOOLS / "ext4lazy.py"
 NEW_NAMES = [f"d{n}" for n in range(1, volumes.FILES + 1)]
 
 
@@ -75,6 +77,14 @@ def test_status_warns_of_programs_that_see_old_metadata(folder: Path) -> None:
     assert "mount -o noload" in said.stdout
     assert "ext4lazy drain" in said.stdout
     assert "noload" not in ext4lazy("status", make(folder / "a.img")).stdout
+
+
+def test_status_in_one_word(folder: Path) -> None:
+    volume = kept(folder).path
+    assert ext4lazy("status", "--short", volume).stdout == "kept\n"
+    volumes.sign(volume, at_c4=99)
+    assert ext4lazy("status", "--short", volume).stdout == "stock\n"
+    assert ext4lazy("status", "--short", make(folder / "a.img")).stdout == "empty\n"
 
 
 def test_status_says_that_the_journal_was_aborted(folder: Path) -> None:
@@ -416,6 +426,56 @@ def test_convert_makes_an_old_volume_ready(folder: Path) -> None:
     said = ext4lazy("convert", volume)
     assert said.returncode == 0, said.stdout + said.stderr
     assert_converted(volume)
+
+
+@pytest.mark.parametrize("typed", ["n\n", "\n", "\x04", "\x03"], ids=["no", "nothing", "end", "interrupt"])
+def test_at_a_terminal_convert_says_what_is_there_and_asks(folder: Path, typed: str) -> None:
+    volume = convertible(folder)
+    volumes.change(volume, ["ssv volume_name archive", "ssv last_mounted /old/place"])
+    before = digest(volume)
+    status, said = volumes.at_terminal(sys.executable, TOOL, "convert", volume, answer=typed)
+    assert status == (130 if typed == "\x03" else tool.FAILED)
+    assert re.search(r"^  label: +archive$", said, re.MULTILINE), said
+    assert re.search(r"^  last mounted on: +/old/place$", said, re.MULTILINE)
+    assert re.search(r"^  metadata checksums: +tune2fs", said, re.MULTILINE)
+    assert "Convert it? [y/N]" in said
+    assert ("stopped by SIGINT" if typed == "\x03" else "is left as it is") in said
+    assert digest(volume) == before
+
+
+@pytest.mark.parametrize(("typed", "options"), [("y\n", ()), ("", ("--yes",))])
+def test_at_a_terminal_convert_shows_how_far_e2fsck_is(folder: Path, typed: str, options: tuple[str, ...]) -> None:
+    volume = convertible(folder)
+    status, said = volumes.at_terminal(sys.executable, TOOL, "convert", *options, volume, answer=typed)
+    assert status == 0, said
+    assert ("Convert it?" in said) == (not options)
+    assert "|==" in said.rpartition("check: e2fsck")[2]
+    assert_converted(volume)
+
+
+def test_convert_keeps_the_computer_awake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it runs and no longer; systemd-inhibit holds its lock for as long as its program runs."""
+    path = volumes.fakes(
+        folder,
+        **{"systemd-inhibit": f'echo "$*" >{folder}/asked; for last; do :; done; "$last"; echo over >>{folder}/asked'},
+    )
+    monkeypatch.setenv("PATH", path)
+    running = folder / "running"
+    running.mkdir()
+    monkeypatch.setattr(tool, "SYSTEMD", running)
+    with tool.awake("why"):
+        until = time.monotonic() + 10
+        while not (folder / "asked").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert (folder / "asked").read_text() == "--what=sleep:idle --who=ext4lazy --why=why --mode=block cat\n"
+    assert (folder / "asked").read_text().endswith("over\n")
+
+
+def test_convert_says_that_a_kept_log_is_replayed_first(folder: Path) -> None:
+    volume = kept(folder).path
+    said = ext4lazy("convert", "--journal-mib", "6", volume)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith(f"{volume}: its log is replayed first")
 
 
 def test_a_last_check_that_was_cut_off_is_made_up_for(folder: Path) -> None:

@@ -95,6 +95,37 @@ def test_a_mount_that_fails_is_not_tried_as_something_else(folder: Path) -> None
     assert len(calls(folder)) == 1
 
 
+def umount(folder: Path, log: str, *options: str, terminal: bool = True) -> tuple[int, str]:
+    fake(folder, "umount", f"exit {32 if '-f' in options else 0}")
+    fake(folder, "findmnt", "echo /dev/sdz")
+    fake(folder, "ext4lazy", f"echo {log}")
+    argv = ["sh", volumes.TOOLS / "umount.ext4lazy", "/mnt/a b", *options]
+    if terminal:
+        return volumes.at_terminal(*argv, path=f"{folder}:{volumes.PATH}")
+    environment = os.environ | {"PATH": f"{folder}:{volumes.PATH}"}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_at_a_terminal_an_unmount_says_that_the_log_is_kept(folder: Path) -> None:
+    status, said = umount(folder, "kept", "-n", "-v")
+    assert (status, len(said.splitlines())) == (0, 1)
+    assert "/dev/sdz keeps its newest metadata in its log" in said
+    assert said.endswith("ext4lazy drain /dev/sdz\n")
+    assert calls(folder) == [
+        "findmnt -n -o SOURCE --mountpoint /mnt/a b", "umount -i -n -v /mnt/a b", "ext4lazy status --short /dev/sdz",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "terminal"), [("empty", True), ("stock", True), ("in use", True), ("kept", False)])
+def test_otherwise_an_unmount_is_quiet(folder: Path, log: str, terminal: bool) -> None:
+    assert umount(folder, log, terminal=terminal) == (0, "")
+
+
+def test_an_unmount_that_fails_says_nothing_of_the_log(folder: Path) -> None:
+    assert umount(folder, "kept", "-f") == (32, "")
+
+
 def asked_of(folder: Path) -> list[str]:
     """What was run besides the question whether a check is due."""
     return [call for call in calls(folder / "programs") if not call.startswith("ext4lazy due ")]
@@ -114,8 +145,17 @@ def fsck(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 def test_at_boot_a_kept_log_is_left_alone(folder: Path) -> None:
     volume = kept(folder).path
     before = digest(volume)
-    # systemd says -a, or -y with fsck.repair=yes on the kernel's command line.
-    for arguments in (("-a",), ("-p",), ("-y",), ("-a", "-C0"), ("-a", "-C", "0"), ("-p", "-M")):
+    # systemd says -a, or -y or -n with fsck.repair=yes or no on the kernel's command line.
+    for arguments in (
+        ("-a",),
+        ("-p",),
+        ("-y",),
+        ("-n",),
+        ("-n", "-C0"),
+        ("-a", "-C0"),
+        ("-a", "-C", "0"),
+        ("-p", "-M"),
+    ):
         done = fsck(folder, *arguments, volume)
         assert done.returncode == 0, done.stderr
         assert "is kept by journal_lazy; not checked" in done.stdout
@@ -132,9 +172,13 @@ def test_what_a_person_asks_for_is_e2fsck_s(folder: Path, arguments: tuple[str, 
     assert "sending the whole log home before the check (as asked)" in done.stdout
 
 
-def test_without_writing_a_copy_is_checked(folder: Path) -> None:
+@pytest.mark.parametrize("due", [False, True])
+def test_without_writing_a_copy_is_checked(folder: Path, due: bool) -> None:
+    """When that is asked for, and with fsck.repair=no when a check is due."""
     volume = kept(folder).path
-    done = fsck(folder, "-n", volume)
+    if due:
+        damaged(volume)
+    done = fsck(folder, "-n" if due else "-fn", volume)
     assert done.returncode == 4
     assert asked_of(folder) == [f"ext4lazy check {volume}"]
 

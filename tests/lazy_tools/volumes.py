@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import pty
 import struct
 import subprocess
 import sys
@@ -60,6 +61,23 @@ def ext4lazy(*argv: str | Path, path: str | None = None) -> subprocess.Completed
         [sys.executable, TOOLS / "ext4lazy.py", *map(str, argv)],
         env=os.environ | {"PATH": path or PATH}, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def at_terminal(*argv: str | Path, answer: str = "", path: str = PATH) -> tuple[int, str]:
+    """The status of a program at a terminal of its own, and what is seen there; its question gets this answer."""
+    master, slave = pty.openpty()
+    command = ["setsid", "--ctty", "--wait", "timeout", "--foreground", "60", *map(str, argv)]
+    environment = os.environ | {"PATH": path, "LC_ALL": "C"}
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
+        os.close(slave)
+        seen = b""
+        with contextlib.suppress(OSError):  # the terminal is gone with its last program
+            while data := os.read(master, 4096):
+                seen += data
+                if answer and seen.endswith(b"[y/N] "):
+                    os.write(master, answer.encode())
+        os.close(master)
+    return running.returncode, seen.decode().replace("\r\n", "\n")
 
 
 def digest(path: Path) -> str:
