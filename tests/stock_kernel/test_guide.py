@@ -33,6 +33,10 @@ READY = (
     "mke2fs -q -F -t ext4 -J size=64 /dev/vda; mount -t ext4lazy /dev/vda /data; mkdir /data/d; echo kept >/data/d/file"
 )
 UNMOUNTED = f"{READY}; umount /data"
+UNSUMMED = (
+    "printf 'feature metadata_csum\\nssv checksum_type 1\\n' | debugfs -w -f - /dev/vda;"
+    " if e2fsck -fn /dev/vda; then false; fi"
+)
 FSTAB = "echo '/dev/vda /data ext4lazy noatime 0 2' >/etc/fstab"
 FILE = "[ $(cat /data/d/file) = kept ]"
 READ = f"mount -t ext4lazy /dev/vda /data; {FILE}"
@@ -63,7 +67,7 @@ SECTIONS = {
     ),
     # The feature without the checksums of inodes.
     "The disk ignores flushes": Section(
-        f"{OLD}; umount /data; debugfs -w -R 'feature metadata_csum' /dev/vda",
+        f"{OLD}; umount /data; {UNSUMMED}",
         "mount -t ext4lazy /dev/vda /data; [ $(cat /data/file) = kept ]",
     ),
     "A disk that must not be written": Section(
