@@ -132,7 +132,7 @@ class Root:
         return re.sub(r"\r", "\n", done.stdout)
 
     def install(self, *what: str, accept: Sequence[int] = (0,)) -> str:
-        return self.run("apt-get", "-qy", "--no-download", "install", *what, accept=accept)
+        return self.run("apt-get", "-qy", "install", *what, accept=accept)
 
 
 @contextlib.contextmanager

@@ -43,8 +43,28 @@ def disk(
     as_json: bool = False,
 ) -> int:
     """Probes a block device of this host; returns the program's status."""
+    if destructive is not None:
+        _last_word(device)
     again: list[str | Path] = ["--destructive", destructive] if destructive is not None else []
     return _run([shingle_probe, "disk", device, *again, *_options(profile, only, seed, as_json)])
+
+
+def contents(device: Path) -> str:
+    """The disk and what is on it, by lsblk; empty if that knows nothing of it."""
+    columns = "NAME,SIZE,MODEL,FSTYPE,LABEL,MOUNTPOINTS"
+    done = subprocess.run(["lsblk", "-o", columns, device], capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def _last_word(device: Path) -> None:
+    """Names what will be lost, and asks a person at a terminal."""
+    sys.stderr.write(f"This is {device}; all that is on it will be lost:\n{contents(device)}")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    sys.stderr.write("Write to it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Failure(f"{device} is left as it is.")
 
 
 def simulated(
