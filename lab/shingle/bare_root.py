@@ -143,4 +143,8 @@ def unpacked(suite: str, progress: Progress = SILENT) -> Iterator[Root]:
     with tempfile.TemporaryDirectory(prefix="shingle-root-", dir="/var/tmp") as name:
         process.run(["tar", "-xf", archive(suite, progress), "-C", name], what="unpacking the root", limit_s=600)
         (cache() / "ccache").mkdir(exist_ok=True)
+        # Nothing is booted here: what initramfs-tools makes for each kernel may be small.
+        small = Path(name) / "etc/initramfs-tools/conf.d/small"
+        small.parent.mkdir(parents=True, exist_ok=True)
+        small.write_text("MODULES=list\n")
         yield Root(Path(name))
