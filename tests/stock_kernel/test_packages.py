@@ -106,7 +106,8 @@ def test_the_packages_on_a_bare_system(suite: str, module: Module) -> None:
         version = built(root, ordinary)
         assert version.startswith("0.2+git"), said[-3000:]
         assert root.run("dkms", "status", "ext4lazy").count("ext4lazy/") == 1
-        assert root.run("ext4lazy", "--version") == f"ext4lazy {version}\n"
+        # The module's also names the Linux that it was made of.
+        assert root.run("ext4lazy", "--version") == f"ext4lazy {version.rpartition('+')[0]}\n"
         assert "already the newest version" in root.install(*install_new)
         shutil.copy(ROOT / "packaging/debian/tests/tools", root.folder / "tools-test")
         root.run("sh", "/tools-test")
