@@ -181,7 +181,7 @@ def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool 
 
 def devices_with(tag: str, value: str) -> list[Path]:
     """Those of blkid's cache that are as it says: for two seconds it takes what it read for what is there."""
-    found = run(["blkid", "-t", f"{tag}={value}", "-o", "device"], accept=(0, 2)).split()
+    found = sorted(run(["blkid", "-t", f"{tag}={value}", "-o", "device"], accept=(0, 2)).split())
     field = {"PARTUUID": "PART_ENTRY_UUID", "PARTLABEL": "PART_ENTRY_NAME"}.get(tag, tag)
     probe = ["blkid", "-p", "-o", "value", "-s", field]
     return [Path(one) for one in found if run([*probe, one], accept=(0, 2, 8)).strip() == value]
