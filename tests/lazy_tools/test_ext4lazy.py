@@ -671,7 +671,7 @@ def test_convert_stops_when_e2fsck_cannot_repair(folder: Path) -> None:
     volumes.change(volume, ["clri <2>"])
     said = ext4lazy("convert", volume)
     assert said.returncode == tool.FAILED
-    assert "run e2fsck -f by hand" in said.stderr
+    assert f"; run e2fsck -f {volume}, then convert again" in said.stderr
     assert "metadata_csum" not in header(volume)
 
 

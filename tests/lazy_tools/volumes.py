@@ -66,7 +66,8 @@ def ext4lazy(*argv: str | Path, path: str | None = None) -> subprocess.Completed
 def at_terminal(*argv: str | Path, answer: str = "", path: str = PATH) -> tuple[int, str]:
     """The status of a program at a terminal of its own, and what is seen there; its question gets this answer."""
     master, slave = pty.openpty()
-    command = ["setsid", "--ctty", "--wait", "timeout", "--foreground", "60", *map(str, argv)]
+    # `timeout` is outside of the terminal: it would hand a Ctrl-C on, which the program then gets twice.
+    command = ["timeout", "60", "setsid", "--ctty", "--wait", *map(str, argv)]
     environment = os.environ | {"PATH": path, "LC_ALL": "C"}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
         os.close(slave)
