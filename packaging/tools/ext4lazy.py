@@ -741,7 +741,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
             refuse_part(path)
             volume.need_journal()
             steps = conversion(volume, _journal_wanted(volume, journal_mib))
-            kept = volume.has_journal and not steps and volume.journal_super().state == "kept"
+            kept = not steps and _is_kept(volume)
         ready = not steps
         if kept or (dry_run and ready):
             print(f"{path}: nothing to convert.")
@@ -792,6 +792,12 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
         return OK
     print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
     return OK
+
+
+def _is_kept(volume: Volume) -> bool:
+    with contextlib.suppress(Failure):
+        return volume.has_journal and volume.journal_super().state == "kept"
+    return False
 
 
 def _check(check: Step, path: Path, keep: Sequence[int]) -> None:

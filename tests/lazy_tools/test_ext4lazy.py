@@ -788,6 +788,18 @@ def test_a_log_that_is_kept_says_that_the_volume_is_ready(folder: Path) -> None:
     assert digest(volume) == before
 
 
+def test_a_journal_superblock_that_is_damaged_is_made_anew(folder: Path) -> None:
+    """A disk that ignores flushes lost it, and all else says that the volume is ready."""
+    volume = kept(folder).path
+    with volume.open("r+b") as file:
+        file.seek(volumes.journal_at(volume))
+        file.write(bytes(BLOCK))
+    said = ext4lazy("convert", "--journal-mib", "4", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert facts(volume)["log"] == "empty"
+    stock("e2fsck", "-fn", volume)
+
+
 def test_drain_says_that_freeing_was_cut_off(folder: Path) -> None:
     """What e2fsck does after the replay, it does without a journal."""
     volume = make(folder / "a.img")
