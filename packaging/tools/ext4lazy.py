@@ -786,7 +786,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
                 else:
                     _do(last, volume, [lock, *keep])
         if last is not None:
-            _check(check, path, [lock])
+            _check(check, path, [lock], converted=True)
     if ready and last is None:
         print(f"{path}: nothing to convert.")
         return OK
@@ -800,12 +800,13 @@ def _is_kept(volume: Volume) -> bool:
     return False
 
 
-def _check(check: Step, path: Path, keep: Sequence[int]) -> None:
+def _check(check: Step, path: Path, keep: Sequence[int], *, converted: bool = False) -> None:
+    """`converted`: all commands of the plan came to their end, and all checksums are there."""
     with held(path, "converting"):
         volume = read_volume(path)
         if _to_be_packed(volume):
             _pack(volume)
-    _do(check, volume, keep)
+    _do(check, volume, keep, converted=converted)
 
 
 # With these e2fsck needs more than the metadata that e2image copies.
@@ -913,7 +914,7 @@ def _journal_wanted(volume: Volume, journal_mib: int | None) -> int:
     return journal_mib * MIB if journal_mib else wanted_journal(volume)
 
 
-def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
+def _do(step: Step, volume: Volume, keep: Sequence[int] = (), *, converted: bool = False) -> None:
     print(f"{step.why}: {' '.join(step.argv)}", flush=True)
     progress = ("-C", "0") if step.argv[0] == "e2fsck" and sys.stdout.isatty() else ()
     done = _run((*step.argv[:-1], *progress, step.argv[-1]), show=True, keep=keep)
@@ -924,7 +925,7 @@ def _do(step: Step, volume: Volume, keep: Sequence[int] = ()) -> None:
         hint = f"; {_by_hand(volume)}, then convert again"
         with contextlib.suppress(Failure):
             volume = read_volume(volume.path)
-        if "metadata_csum" in volume.features and "needs_recovery" not in volume.features:
+        if not converted and "metadata_csum" in volume.features and "needs_recovery" not in volume.features:
             # A disk that ignores flushes can have the flag and lack the checksums after a power cut. To go without
             # them is no loss: e2fsck finds real damage just as well, and the next run adds them again.
             hint = (

@@ -780,6 +780,18 @@ def test_a_volume_that_seems_to_be_ready_is_checked(folder: Path) -> None:
     assert_converted(volume)
 
 
+def test_what_the_last_check_cannot_repair_is_no_conversion_that_was_cut_off(folder: Path) -> None:
+    """The checksums are there; to convert again would end here again."""
+    volume = convertible(folder)
+    path = volumes.fakes(
+        folder, e2fsck='case $(real dumpe2fs -h "$3") in *metadata_csum*) exit 4;; esac; real e2fsck "$@"'
+    )
+    said = ext4lazy("convert", volume, path=path).stderr
+    assert said.endswith(f"ended with status 4; run e2fsck -f {volume}, then convert again.\n")
+    # The first check of a run may have met half of a conversion.
+    assert "debugfs -w -c -R 'feature ^metadata_csum'" in ext4lazy("convert", volume, path=path).stderr
+
+
 def test_a_log_that_is_kept_says_that_the_volume_is_ready(folder: Path) -> None:
     volume = kept(folder).path
     before = digest(volume)
