@@ -66,7 +66,7 @@ def started(
         if stopping():
             raise Failure("stopped before it was done.", status=130)
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *map(str, argv)],
+            _bound(argv, os.getpid()),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -81,6 +81,12 @@ def started(
         _kill(process, group=not foreground)
         with _lock:
             _live.discard(process)
+
+
+def _bound(argv: Sequence[str | Path], parent: int) -> list[str]:
+    """The command, killed with the thread that starts it; it does not begin if `parent` died before that."""
+    check = 'test $PPID = "$0" && exec "$@"'
+    return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", check, str(parent), *map(str, argv)]
 
 
 def stop_all() -> None:

@@ -72,6 +72,12 @@ def test_one_failure_ends_the_others_at_once() -> None:
     assert process.run(["echo", "still works"], what="echo", limit_s=10) == "still works\n"
 
 
+def test_a_command_does_not_run_when_its_parent_died_first() -> None:
+    for parent, said in ((os.getpid(), "runs\n"), (os.getppid(), "")):
+        command = process._bound(["echo", "runs"], parent)
+        assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == said
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
