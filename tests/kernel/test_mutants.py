@@ -580,7 +580,7 @@ GUARDS = (
     Guard("H17", "home-has-32-bits", high_homes, OTHER_TREE),
     Guard("H18", "trust-outlives-mount", outlived, OTHER_TREE, quick=True),
     Guard("H20", "no-drain", test_kept_log.test_draining_leaves_plain_ext4, r"umount.*BUG|e2fsck"),
-    Guard("H21", "tids-do-not-wrap", wrapping_tids, OTHER_TREE + "|__jbd2_lazy_stamp"),
+    Guard("H21", "tids-do-not-wrap", wrapping_tids, OTHER_TREE + r"|WARNING: .*/lazy_mount\.c"),
     Guard("H21", "head-does-not-wrap", full_log, r"panick|kernel bug|jmap"),
     Guard("H23", "older-error-record", forgotten_error, "'clean' == 'clean with errors'", quick=True),
     Guard("H24", "logged-inline-files", inline_files, "lost, of 50 each", quick=True),
