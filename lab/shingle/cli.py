@@ -545,6 +545,7 @@ def probe_command(
 @click.option("--damage", "damaged", is_flag=True, help="Damage logs instead: so many, in all kinds of ways.")
 @click.option("--flush-ignored", is_flag=True, help="A disk that lies about FLUSH and FUA: states must fail.")
 @click.option("--list", "listed", is_flag=True, help="List the workloads.")
+@click.option("--write", is_flag=True, help="Put results/crash.jsonl into docs/crash-explorer.md; run nothing.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
     help="Add one JSON line per workload to this file (docs/crash-explorer.md).",
@@ -558,9 +559,13 @@ def crash_command(
     damaged: bool,
     flush_ignored: bool,
     listed: bool,
+    write: bool,
     record_file: Path | None,
 ) -> None:
     """Cut the power everywhere, and check every state that is left (docs/crash-explorer.md)."""
+    if write:
+        crash.write_page()
+        return
     known = damage.WORKLOADS if damaged else crash_workload.WORKLOADS
     if listed:
         for each in known.values():

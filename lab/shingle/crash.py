@@ -33,7 +33,8 @@ from shingle import build, crash_workload, job, machine, process
 from shingle.console import Trouble, diagnose, lines
 from shingle.crash_workload import LAZY, MOUNTED, STATISTICS, STOCK, Workload
 from shingle.failure import Failure
-from shingle.paths import run_directory
+from shingle.paths import ROOT, run_directory
+from shingle.table import replaced
 
 # Which share of a round's states is cut from the workload, from a recovery, from a recovery of a recovery.
 _SHARES = (0.5, 0.3, 0.2)
@@ -799,3 +800,51 @@ def write_records(path: Path, explored: Explored, built: build.Built, seed: int)
                 "versions": {"linux": built.kernel.version, "kernel": built.kernel.key},
             }  # fmt: skip
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+# --- The page -----------------------------------------------------------------
+
+PAGE, RECORDS = ROOT / "docs/crash-explorer.md", ROOT / "results/crash.jsonl"
+_BEGIN, _END = "<!-- crash: made by `./shingle crash --write` -->\n", "<!-- end -->\n"
+_COUNTS = {
+    "states": "states", "snapshots": "snapshots in the log", "kept": "log taken over", "compared": "filled, compared",
+    "boundaries_cut": "boundaries cut", "writes_cut": "writes cut", "refused": "refused", "failures": "wrong",
+}  # fmt: skip
+
+
+def markdown(records: Path) -> str:
+    """The sums of the records of schema 2 over their seeds: a table for each kernel, a row for each workload."""
+    sums: dict[str, dict[str, Counter[str]]] = {}
+    seeds: dict[str, dict[int, None]] = {}
+    cpu_s = Counter[str]()
+    for line in map(json.loads, records.read_text().splitlines()):
+        if line["schema"] == 2 and line["states"]:
+            kernel = line["versions"]["kernel"]
+            own = sums.setdefault(kernel, {}).setdefault(line["workload"], Counter())
+            own.update({each: line[each] for each in _COUNTS})
+            own.update({f"cut {depth}": count for depth, count in line["by_cuts"].items()})
+            seeds.setdefault(kernel, {})[line["seed"]] = None
+            cpu_s[kernel] += line["host"].get("cpu_s", 0.0)
+    parts = []
+    for kernel, rows in sums.items():
+        total = rows["all"]
+        heads = ("workload", *_COUNTS.values())
+        part = [
+            f"Kernel `{kernel}`, seeds {', '.join(map(str, seeds[kernel]))}: {total['cut 1']:,} were cut once,",
+            f"{total['cut 2']:,} twice, {total['cut 3']:,} three times; a state took "
+            f"{cpu_s[kernel] / total['states'] * 1000:.0f} ms of processor time.",
+            "", f"| {' | '.join(heads)} |", "|---|" + "--:|" * len(_COUNTS),
+        ]  # fmt: skip
+        for name, own in sorted(rows.items(), key=lambda row: row[0] == "all"):
+            part.append(f"| {name} | {' | '.join(f'{own[each]:,}' for each in _COUNTS)} |")
+        parts.append("\n".join(part))
+    return "\n\n".join(parts)
+
+
+def page_with(page: str, records: Path) -> str:
+    """The page with those tables between its two marks."""
+    return replaced(page, _BEGIN, _END, f"{markdown(records)}\n", PAGE)
+
+
+def write_page() -> None:
+    PAGE.write_text(page_with(PAGE.read_text(), RECORDS))

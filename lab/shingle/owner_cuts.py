@@ -37,6 +37,7 @@ from shingle.console import Trouble, diagnose
 from shingle.crash_workload import LAZY, MARKS, STOCK
 from shingle.failure import Failure, unknown_name
 from shingle.paths import ROOT
+from shingle.table import replaced
 
 TOOL = ROOT / "packaging/tools/ext4lazy.py"
 DISKS = ("honest", "lying")
@@ -838,11 +839,7 @@ def markdown(records: Path) -> str:
 
 def page_with(page: str, records: Path) -> str:
     """The page with that table between its two marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise Failure(f"{PAGE.relative_to(ROOT)} has lost the marks between which the table stands.")
-    return f"{before}{begin}\n{markdown(records)}\n{end}{after}"
+    return replaced(page, _BEGIN, _END, f"\n{markdown(records)}\n", PAGE)
 
 
 def write_page() -> None:

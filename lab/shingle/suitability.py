@@ -12,8 +12,8 @@ from typing import Any
 
 from shingle import drive
 from shingle.drive import Profile
-from shingle.failure import Failure
 from shingle.paths import ROOT
+from shingle.table import replaced
 
 TABLE = Path(__file__).with_name("drive_file_systems.toml")
 PAGE = ROOT / "docs/zones.md"
@@ -75,13 +75,9 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def page_with(table: str, page: str) -> str:
+def page_with(made: str, page: str) -> str:
     """The page with this table between its two marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise Failure(f"{PAGE.relative_to(ROOT)} has lost the marks between which the table stands.")
-    return f"{before}{_BEGIN}{table}{_END}{after}"
+    return replaced(page, _BEGIN, _END, made, PAGE)
 
 
 def write_page() -> None:

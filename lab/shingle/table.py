@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from shingle.failure import Failure
+from shingle.paths import ROOT
 from shingle.record import Record
 
 NOT_AVAILABLE = "n/a"
@@ -102,6 +105,15 @@ def put(console: Console, table: Table) -> None:
     with wide.capture() as capture:
         wide.print(table)
     console.file.write("".join(f"{text.rstrip()}\n" for text in capture.get().splitlines()))
+
+
+def replaced(page: str, begin: str, end: str, made: str, path: Path) -> str:
+    """The page of that path with `made` between its two marks."""
+    before, found, rest = page.partition(begin)
+    _, last, after = rest.partition(end)
+    if not found or not last:
+        raise Failure(f"{path.relative_to(ROOT)} has lost the marks between which its table stands.")
+    return f"{before}{begin}{made}{end}{after}"
 
 
 def dirty_bands(record: Record) -> str:

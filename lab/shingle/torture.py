@@ -33,6 +33,7 @@ from rich.table import Table
 from shingle import build, drive, fsx, job, machine, process
 from shingle.failure import Failure, unknown_name
 from shingle.paths import ROOT, run_directory
+from shingle.table import replaced
 
 STRESS = Path(__file__).with_name("stress.sh")
 FSX_SETTINGS = STRESS.with_name("fsx.toml")
@@ -301,10 +302,6 @@ _BEGIN, _END = "<!-- from results/torture.jsonl -->\n", "<!-- end -->\n"
 
 def page_with(page: str, records: Path) -> str:
     """The page with the sums of the records between its two marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise Failure(f"{PAGE.relative_to(ROOT)} has lost the marks between which the tables stand.")
     parts = []
     read = read_records(records)
     for kernel, processors in dict.fromkeys((kernel, processors) for kernel, processors, _ in read):
@@ -312,7 +309,7 @@ def page_with(page: str, records: Path) -> str:
         many = "one processor" if processors == 1 else f"{processors} processors"
         parts.append(f"On {many}, kernel `{kernel}`:\n\n{markdown(lives)}")
     text = "\n".join(parts) or "No series of this configuration is recorded yet.\n"
-    return f"{before}{begin}\n{text}\n{end}{after}"
+    return replaced(page, _BEGIN, _END, f"\n{text}\n", PAGE)
 
 
 def write_page() -> None:

@@ -121,3 +121,8 @@ def test_a_failure_says_how_it_is_replayed() -> None:
     assert found.replay == "./shingle crash --workload tiny --seed 7 --replay 3l/L/2k"
     assert crash._NAME.fullmatch(found.name)
     assert not crash._NAME.fullmatch("3l/X/2k")
+
+
+def test_the_page_shows_the_records() -> None:
+    page = crash.PAGE.read_text()
+    assert page == crash.page_with(page, crash.RECORDS), "run ./shingle crash --write"

@@ -75,8 +75,9 @@ def raw_read(bench: Bench) -> None:
     assert booted.text("after.txt") == booted.text("before.txt"), "the tree changed"
 
 
-# Blocks of 1 KiB are what the device is mounted with first, so that a mount leaves the page cache as it is. Inode tables
-# are zeroed here: ext4lazyinit would change group descriptors that user space writes to, and stock ext4 complains then.
+# Blocks of 1 KiB are what the device is mounted with first, so that a mount leaves the page cache as it is. mke2fs
+# zeroes the inode tables: ext4lazyinit would change group descriptors that user space writes to, and stock ext4
+# complains then.
 SMALL = test_kept_log.made("-b", "1024", "-J", "size=16", "-E", "lazy_itable_init=0", size="1G")
 # Where the bitmaps, the inode tables and the first directories of these are.
 FRONT_BYTES = 24 << 20
