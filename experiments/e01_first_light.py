@@ -8,9 +8,7 @@ streamed to its bands. Here the same workloads run at a stated part of the paper
 
 from collections.abc import Sequence
 
-from shingle import run, workload
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Expectation, Experiment, Record, cell, run, workload
 
 DRIVE = "st8000as0002"
 FILE_SYSTEMS = ("ext4", "ext4-10g", "ext4-lazy")

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import bars, drive, machine, run, workload
-from shingle.claims import busy_s
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, drive, machine, run, workload
 
 DRIVE = "st8000as0002"
 FILE_SYSTEMS = ("ext4-10g", "ext4-lazy")

@@ -12,10 +12,23 @@ file system, of which the paper expects more (section 4.2.1) and which it did no
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, machine, run, workload
-from shingle.claims import Claim, busy_s, seconds, speedup
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    busy_s,
+    cell,
+    drive,
+    fs,
+    machine,
+    run,
+    seconds,
+    speedup,
+    workload,
+)
 
 SEAGATE, WESTERN = "st8000as0002", "wd40nmzw"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

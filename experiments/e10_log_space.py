@@ -13,10 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import drive, fs, run, workload
-from shingle.claims import Claim, busy_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, busy_s, cell, drive, fs, plot, run, workload
 
 DRIVE = "st8000as0002"
 SCALE = 0.5
@@ -132,9 +129,7 @@ def longest_s(records: Sequence[Record], file_system: str) -> float:
 
 def draw(records: Sequence[Record], stem: Path) -> None:
     # Only here: matplotlib takes half a second to start, and every reader of claims loads this file.
-    import matplotlib.pyplot as plt
-
-    from shingle import plot
+    plt = plot.pyplot()
 
     own = tuned(records)
     looks = {"watermarks": (plot.BLUE, "o"), "fixed": (plot.YELLOW, "s"), "stock ext4": (plot.RED, "^")}

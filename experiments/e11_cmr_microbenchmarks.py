@@ -9,10 +9,20 @@ noatime, as in e13.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, fs, run, workload
-from shingle.claims import Claim, bytes_claim, reads_claim, speedup_claim
-from shingle.experiment import Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    bytes_claim,
+    cell,
+    fs,
+    reads_claim,
+    run,
+    speedup_claim,
+    workload,
+)
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

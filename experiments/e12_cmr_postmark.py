@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A file server's load on a conventional disk: Postmark as the paper changed it (FAST'17, section 4.2.2, Table 3)."""
 
-from shingle import bars, run, workload
-from shingle.claims import Claim, bytes_claim, written_mib_s
-from shingle.experiment import Experiment, Reason
-from shingle.record import cell
+from shingle.lab import Claim, Experiment, Reason, bars, bytes_claim, cell, run, workload, written_mib_s
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

@@ -7,10 +7,22 @@ first reading of a new directory writes its access time, which leaves bands to c
 
 from collections.abc import Sequence
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, cleaning, cleaning_claim, lazy_cleaning_claim, speedup_claim
-from shingle.experiment import Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    cell,
+    cleaning,
+    cleaning_claim,
+    drive,
+    fs,
+    lazy_cleaning_claim,
+    run,
+    speedup_claim,
+    workload,
+)
 
 DRIVE = "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

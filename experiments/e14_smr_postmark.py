@@ -10,10 +10,22 @@ disk (e18), and nothing here was chosen after a look at these disks.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, bytes_claim, parts_s, seconds, speedup
-from shingle.experiment import Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    bytes_claim,
+    cell,
+    drive,
+    fs,
+    parts_s,
+    run,
+    seconds,
+    speedup,
+    workload,
+)
 
 PARTITIONED = "st8000as0002"
 WHOLE = {"st8000as0002": 5.4, "st4000lm016": 2.0, "st5000as0011": 2.0, "wd40nmzw": 1.7}

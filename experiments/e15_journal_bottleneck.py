@@ -7,10 +7,7 @@ memory; the writing back is not timed. With a journal of 128 MiB it waits for ch
 
 from collections.abc import Sequence
 
-from shingle import bars, run, workload
-from shingle.claims import Claim, parts_s
-from shingle.experiment import Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Experiment, Reason, Record, bars, cell, parts_s, run, workload
 
 DRIVE = "wd5000ys"
 STOCK, BASELINE = "ext4-128m", "ext4-10g"

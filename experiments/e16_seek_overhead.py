@@ -4,9 +4,7 @@
 The paper makes a directory of 10,000 small files and packs it with a cold cache. It does not say how small; 4 KiB here.
 """
 
-from shingle import bars, run, workload
-from shingle.claims import Claim, seconds
-from shingle.experiment import Experiment, Reason
+from shingle.lab import Claim, Experiment, Reason, bars, run, seconds, workload
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

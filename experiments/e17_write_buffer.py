@@ -12,10 +12,20 @@ directories over more of the disk (e26 says how that is had today).
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, parts_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import NotRecorded, Record
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    NotRecorded,
+    Reason,
+    Record,
+    bars,
+    drive,
+    fs,
+    parts_s,
+    run,
+    workload,
+)
 
 DRIVE, STOCK = "wd5000ys", "ext4-128m"
 NAME = "CreateGigabyte"

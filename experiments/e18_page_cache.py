@@ -11,10 +11,20 @@ a strict half of less memory, because nobody knows how much of its 16 GiB the pa
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, written_mib_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    cell,
+    drive,
+    fs,
+    run,
+    workload,
+    written_mib_s,
+)
 
 DRIVE, BASELINE, LAZY = "wd5000ys", "ext4-10g", "ext4-lazy"
 NAME = "Postmark"

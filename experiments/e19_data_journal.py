@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import bars, drive, fs, job, run, workload
-from shingle.claims import busy_s
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, job, run, workload
 
 DRIVE, STOCK = "st8000as0002", "ext4-10g"
 PREPARE, OVERWRITE = "Prepare", "OverwriteSynced"

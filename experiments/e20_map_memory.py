@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import fs, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Record, cell, fs, plot, run, workload
 
 DRIVE, WORKLOAD = "st8000as0002", "MakeDirs"
 # Parts of the experiment's scale: the 800,000 directories at 1 fill 1.1 million blocks.
@@ -57,9 +54,7 @@ def bytes_per_live_block(records: Sequence[Record], name: str) -> float:
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    from shingle import plot
+    plt = plot.pyplot()
 
     names = [variant(part) for part in PARTS]
     live = [statistic(records, name, "live_blocks") / 1e6 for name in names]

@@ -11,10 +11,7 @@ never full is the one that mke2fs makes today.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, parts_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, drive, fs, parts_s, run, workload
 
 DRIVE, NAME = "st8000as0002", "MakeDirs"
 DIRTY_S, RATE_MIB_S = 1.5, 190

@@ -9,10 +9,7 @@ the newest cannot be read, it scans the log, descriptors and copies alike; one c
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shingle import bars, drive, fs, job, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Record, bars, cell, drive, fs, job, run, workload
 
 DRIVE = "st8000as0002"
 LAZY, LOST = "ext4-lazy", "ext4-lazy-snapshot-lost"

@@ -10,10 +10,7 @@ only, so shares and ratios are compared and no byte counts. On a drive-managed d
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, fs, run, workload
-from shingle.claims import Claim, parts_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, parts_s, run, workload
 
 DRIVE, SHINGLED = "wd5000ys", "st8000as0002"
 BASELINE, LAZY, UNDATED = "ext4-10g", "ext4-lazy", "ext4-10g-noatime"

@@ -11,10 +11,7 @@ are what two trees need.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, fs, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Experiment, Reason, Record, bars, cell, fs, run, workload
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

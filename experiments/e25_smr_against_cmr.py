@@ -7,10 +7,7 @@ disk." The phases of e11 and e13 that this takes, in one mount.
 
 from collections.abc import Sequence
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, seconds
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, drive, fs, run, seconds, workload
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
 FILE_SYSTEMS = ("ext4-10g", "ext4-lazy")

@@ -12,10 +12,23 @@ Linux 4.6, the paper's, went on to the next flex_bg after 512 directories, and L
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import bytes_claim, cleaning_claim, lazy_cleaning_claim, reads_claim, speedup_claim
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Expectation,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    bytes_claim,
+    cell,
+    cleaning_claim,
+    drive,
+    fs,
+    lazy_cleaning_claim,
+    reads_claim,
+    run,
+    speedup_claim,
+    workload,
+)
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
 BASELINE, LAZY = "ext4-10g-spread", "ext4-lazy-spread"

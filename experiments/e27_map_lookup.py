@@ -10,10 +10,7 @@ places in the log do not. The processor's part of a lookup takes no virtual time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shingle import bars, drive, fs, job, run, workload
-from shingle.claims import Claim, seconds
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Record, bars, cell, drive, fs, job, run, seconds, workload
 
 DRIVE, LAZY = "wd5000ys", "ext4-lazy"
 NAME, MAPPED, DIRECT = "MakeDirs", "ReadMapped", "ReadDirect"

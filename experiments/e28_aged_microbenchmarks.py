@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, by_seed, speedup
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, by_seed, drive, fs, run, speedup, workload
 
 CONVENTIONAL, SHINGLED = "wd5000ys", "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

@@ -9,10 +9,7 @@ near what CreateFiles has. e10 has the worst load for a cleaner. Here, too, the 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, drive, fs, run, workload
 
 DRIVE, LARGE, NAME = "wd5000ys", "ext4-lazy", "CreateFiles"
 # Live blocks in a log that is never cleaned, after CreateFiles at scale 1, as counted on ext4-lazy.

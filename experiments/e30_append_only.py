@@ -10,10 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import bars, drive, fs, job, run, workload
-from shingle.claims import Claim, by_seed
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import NotRecorded, Record, cell
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    NotRecorded,
+    Reason,
+    Record,
+    bars,
+    by_seed,
+    cell,
+    drive,
+    fs,
+    job,
+    run,
+    workload,
+)
 
 CONVENTIONAL, HOST_AWARE, HOST_MANAGED = "safs-cmr-4tb", "safs5000ha", "hc620"
 SAFS, SLIDES = "safs", "safs-log"

@@ -11,10 +11,7 @@ writes, their ext4 is slow as well: 1.5 times what the disk takes.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shingle import bars, drive, fs, job, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, drive, fs, job, run, workload
 
 DRIVE = "safs-cmr-4tb"
 PHASES = ("AppendHalf", "ReadHalf", "RemoveHalf")

@@ -11,9 +11,7 @@ with the log sent home, and as stock ext4. docs/decisions/0007-an-unmount-keeps-
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle import drive, fs, run, workload
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Expectation, Experiment, Record, cell, drive, fs, run, workload
 
 DRIVE, TOGETHER, APART = "st8000as0002", "MakeDirs", "Postmark"
 KEPT, DRAINED, STOCK = "ext4-lazy-1g", "ext4-lazy-1g-drain", "ext4"

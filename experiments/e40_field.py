@@ -12,11 +12,21 @@ from dataclasses import replace
 from rich import box
 from rich.table import Table
 
-from shingle import fs, run, workload
-from shingle.claims import busy_s, by_seed, number
-from shingle.experiment import Expectation, Experiment
-from shingle.record import NotFinished, NotRecorded, Record, cell
-from shingle.table import mib, seconds
+from shingle.lab import (
+    Expectation,
+    Experiment,
+    NotFinished,
+    NotRecorded,
+    Record,
+    busy_s,
+    by_seed,
+    cell,
+    fs,
+    number,
+    run,
+    table,
+    workload,
+)
 
 LAZY, BASELINE = "ext4-lazy", "ext4-10g"
 DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
@@ -77,9 +87,9 @@ def tables(records: Sequence[Record]) -> Iterator[Table]:
                     after if place == 0 else "",
                     each["file_system"],
                     *times(each, rows[0]),
-                    mib(each["total_written_bytes"]),
-                    mib(each["total_read_bytes"]),
-                    seconds(each["cleaning_s"]),
+                    table.mib(each["total_written_bytes"]),
+                    table.mib(each["total_read_bytes"]),
+                    table.seconds(each["cleaning_s"]),
                     end_section=each is rows[-1],
                 )
         yield shown
@@ -89,7 +99,7 @@ def times(each: Record, first: Record) -> tuple[str, str]:
     if "failed" in each:
         return "failed", ""
     part = f"{spent_s(each) / spent_s(first):,.2f}" if spent_s(first) else ""
-    return seconds(spent_s(each)), part
+    return table.seconds(spent_s(each)), part
 
 
 def overview(records: Sequence[Record], drive: str) -> tuple[list[str], list[list[str]]]:

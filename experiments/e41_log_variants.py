@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import busy_s, by_seed
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, by_seed, cell, drive, fs, run, workload
 
 DRIVE = "st8000as0002"
 STOCK, BASELINE, LAZY, SMALL = "ext4", "ext4-10g", "ext4-lazy", "ext4-lazy-1g"

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle import bars, run, workload
-from shingle.claims import busy_s, by_seed, number
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, by_seed, cell, number, run, workload
 
 DRIVE = "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"

@@ -11,10 +11,7 @@ segments were; here they are the disk's zones, because with mkfs.nilfs2's own 8 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shingle import bars, fs, run, workload
-from shingle.claims import Claim, load_bytes_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, load_bytes_s, run, workload
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
 NONE, MERGING = "nilfs2-128m", "nilfs2-128m-bfq"

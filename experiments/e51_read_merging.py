@@ -8,10 +8,20 @@ blocks of the disk itself: neighbours, which can be merged, and random ones of a
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, by_seed, load_bytes_s
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    Record,
+    bars,
+    by_seed,
+    cell,
+    drive,
+    fs,
+    load_bytes_s,
+    run,
+    workload,
+)
 
 DRIVE = "wd30ezr"
 NONE, MERGING = "raw", ("raw-mq-deadline", "raw-bfq")

@@ -2,7 +2,7 @@
 """NILFS2's functions on the shingled prototype and on the regular drive: the same tests end the same way.
 
 FSL-14-03, section 3.2.1. The report ran LTP, which Debian does not have; here are fsx, pjdfstest, stress-ng's file
-stressors and fio with verification (lab/shingle/suites.py). A test that fails on both drives says what NILFS2
+stressors and fio with verification (lab/in_machine/suites.py). A test that fails on both drives says what NILFS2
 lacks, one that fails on one of them what the drive does. The report does not say how large NILFS2's segments were; here
 they are the drive's zones, because with smaller ones NILFS2 does not write in order (e53).
 """
@@ -11,17 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shingle import bars, drive, fs, fsx, job, pjdfstest, run, workload
-from shingle.claims import Claim
-from shingle.experiment import Expectation, Experiment
-from shingle.record import Record, cell
+from shingle.lab import (
+    IN_MACHINE,
+    Claim,
+    Expectation,
+    Experiment,
+    Record,
+    bars,
+    cell,
+    drive,
+    fs,
+    fsx,
+    job,
+    pjdfstest,
+    run,
+    workload,
+)
 
 SHINGLED, REGULAR = "wd30ezr-smr", "wd30ezr"
 NILFS2 = "nilfs2-128m"
 SEGMENT_MIB = 128
 # The last one stops the file system.
 SUITES = ("fsx", "pjdfstest", "fio", "stress-ng", "fiemap")
-PROGRAM = Path(fs.__file__).with_name("suites.py")
+PROGRAM = IN_MACHINE / "suites.py"
 REPORT = "/run/report.json"
 MEMORY_MIB = 1024
 # What NILFS2 of Linux 6.12 does not do.

@@ -11,10 +11,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle import bars, console, drive, fs, job, run, workload
-from shingle.claims import Claim, by_seed
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import NotRecorded, Record
+from shingle.lab import (
+    IN_MACHINE,
+    Claim,
+    Expectation,
+    Experiment,
+    NotRecorded,
+    Reason,
+    Record,
+    bars,
+    by_seed,
+    console,
+    drive,
+    fs,
+    job,
+    run,
+    workload,
+)
 
 SHINGLED, REGULAR = "wd30ezr-smr", "wd30ezr"
 FILL, OVERWRITE, LOG = "Fill", "Overwrite", "log"
@@ -30,7 +43,7 @@ RESERVED_PERCENT = (5, 10, 20)
 SMALL_MIB, LARGE_MIB = 8, 128
 # Of the cleaner, if segments are not larger.
 STEP_MIB = 128
-PROGRAM = Path(fs.__file__).with_name("complaints.py")
+PROGRAM = IN_MACHINE / "complaints.py"
 REPORT = "/run/report.json"
 SETTINGS = "/run/nilfs_cleanerd.conf"
 STOP = "kill $(pidof nilfs_cleanerd) && while pidof nilfs_cleanerd >/dev/null; do sleep 0.01; done"

@@ -10,10 +10,20 @@ alone. The mount option order=strict has the checkpoint back.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shingle import bars, drive, fs, run, workload
-from shingle.claims import Claim, load_bytes_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import (
+    Claim,
+    Expectation,
+    Experiment,
+    Reason,
+    Record,
+    bars,
+    cell,
+    drive,
+    fs,
+    load_bytes_s,
+    run,
+    workload,
+)
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
 WRITE_CACHE = "buffer.write_cache"

@@ -8,10 +8,7 @@ whose reads lie far apart. BFQ as it is set by default does more often, for low 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shingle import bars, fs, run, workload
-from shingle.claims import Claim, load_bytes_s
-from shingle.experiment import Expectation, Experiment, Reason
-from shingle.record import Record, cell
+from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, load_bytes_s, run, workload
 
 DRIVE = "wd30ezr"
 NONE, WAITING, AT_ONCE = "nilfs2-128m", "nilfs2-128m-bfq", "nilfs2-128m-bfq-at-once"

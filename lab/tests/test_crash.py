@@ -3,8 +3,8 @@
 
 import random
 
-from shingle import crash, crash_workload
-from shingle.crash import State, View
+from shingle.verify import crash, crash_workload
+from shingle.verify.crash import State, View
 
 MARKS = [
     (3, "mounted"),

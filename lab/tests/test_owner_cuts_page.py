@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from shingle import owner_cuts
-from shingle.owner_cuts import Explored, Problem, State
+from shingle.verify import owner_cuts
+from shingle.verify.owner_cuts import Explored, Problem, State
 
 
 def test_the_page_has_the_table_of_the_records() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shingle import fs, record, table
+from shingle.catalogue import fs
+from shingle.evidence import table
 from shingle.failure import Failure
-from shingle.machine import StepResult
+from shingle.machine.machine import StepResult
+from shingle.runs import record
 
 COMMON: dict[str, Any] = {
     "experiment": None,

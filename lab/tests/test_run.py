@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from shingle import build, run, workload
-from shingle.progress import SILENT
-from shingle.run import Result, Run
+from shingle.build import build
+from shingle.catalogue import workload
+from shingle.machine.progress import SILENT
+from shingle.runs import run
+from shingle.runs.run import Result, Run
 
 BUILT = cast(build.Built, None)
 RUNS = run.cells("wd5000ys", ("ext4", "ext4-10g"), workload.plan(("MakeDirs",), scale=0.01, seed=1))

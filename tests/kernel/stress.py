@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 
 from harness import Bench, Booted
-from shingle import fs, fsx, job
+from shingle.build import fsx
+from shingle.catalogue import fs
+from shingle.machine import job
 
 # Small enough that the log wraps many times in a short test. Half of it is live then, and the cleaner copies; in a
 # quarter of it more would be, and blocks go home.

@@ -5,7 +5,9 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import fs, fsx, job
+from shingle.build import fsx
+from shingle.catalogue import fs
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

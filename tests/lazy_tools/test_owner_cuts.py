@@ -12,7 +12,7 @@ import pytest
 import harness
 from lazy_tools import volumes
 from lazy_tools.volumes import stock
-from shingle import crash, owner_cuts
+from shingle.verify import crash, owner_cuts
 
 pytestmark = pytest.mark.machine
 SEED = 1

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import harness
-from shingle import crash, crash_workload
-from shingle.console import Trouble
 from shingle.failure import Failure
+from shingle.machine.console import Trouble
+from shingle.verify import crash, crash_workload
 
 pytestmark = pytest.mark.machine
 

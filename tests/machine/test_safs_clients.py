@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from shingle import fs, job, pjdfstest
-from shingle.fs import FileSystem
+from shingle.build import pjdfstest
+from shingle.catalogue import fs
+from shingle.catalogue.fs import FileSystem
+from shingle.machine import job
 
 pytestmark = [pytest.mark.machine, pytest.mark.clients]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shingle import claims_page, experiment, record
+from shingle.evidence import claims_page
 from shingle.paths import ROOT
+from shingle.runs import experiment, record
 
 # JSON has no comments; patches belong to the files that they change; licences and pictures speak for themselves.
 _NO_SPDX = {".json", ".jsonl", ".patch", ".svg", ".png", ".lock", ".xz"}
