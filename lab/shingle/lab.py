@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The one face of the lab for experiments: what a file of experiments/ may import is here, and nothing else."""
+"""The one face of the lab for experiments: what a file below experiments/ may import is here, and nothing else."""
 
 from __future__ import annotations
 

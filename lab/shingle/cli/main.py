@@ -93,7 +93,7 @@ def demo(record_file: Path | None, figure_folder: Path | None) -> None:
 def run_command(
     name: str, scale: float | None, seeds: int, record_file: Path | None, resume: bool, figure_folder: Path | None
 ) -> None:
-    """Run an experiment (a file of experiments/) and check its claim.
+    """Run an experiment (a file below experiments/) and check its claim.
 
     Records are written as each run ends: a stopped experiment goes on with --resume.
     """

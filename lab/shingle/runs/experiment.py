@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Experiments: one file of experiments/ is one claim, how to run it, and what must come out."""
+"""Experiments: one file below experiments/ is one claim, how to run it, and what must come out."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ class Experiment:
 
 
 def names() -> dict[str, Path]:
-    return {path.stem.replace("_", "-"): path for path in sorted((ROOT / "experiments").glob("e[0-9]*.py"))}
+    """By number, whichever folder of experiments/ their topic put them into."""
+    found = sorted((ROOT / "experiments").glob("*/e[0-9]*.py"), key=lambda path: path.name)
+    return {path.stem.replace("_", "-"): path for path in found}
 
 
 def all_of_them() -> list[Experiment]:
