@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from shingle.catalogue import drive
-from shingle.cli.drives import drives
+from shingle.cli.drives import command as drives
 from shingle.evidence import validation_page
 from shingle.failure import Failure
 from shingle.paths import ROOT

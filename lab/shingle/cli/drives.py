@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""`./shingle drives …` and `./shingle replay`: fronts of the native program `shingle-drive`, which does the work."""
+"""`./shingle drives`: the disks, and the front of the native program `shingle-drive`, which does the work."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from shingle import process
 from shingle.build import build
 from shingle.catalogue import drive
-from shingle.cli.help_text import examples
+from shingle.cli.base import examples, out
+from shingle.cli.drive_tool import common_options, crates, run_tool
 from shingle.evidence import validation_page
 from shingle.failure import Failure, unknown_name
-from shingle.machine.progress import Terminal
 from shingle.paths import ROOT
 
 _DRIVES = ROOT / "drives"
-# An hour of native work is far more than any of these takes.
-_LIMIT_S = 3600.0
-
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
 
 
 class _Drives(click.Group):
@@ -43,6 +36,7 @@ class _Drives(click.Group):
 
 
 @click.group(
+    "drives",
     cls=_Drives,
     invoke_without_command=True,
     epilog=examples(
@@ -53,22 +47,22 @@ class _Drives(click.Group):
     ),
 )
 @click.pass_context
-def drives(context: click.Context) -> None:
+def command(context: click.Context) -> None:
     """List the drives that can be simulated, or show, load and validate one."""
     if context.invoked_subcommand is None:
         for profile in drive.profiles().values():
             size = drive.capacity_of(profile) / 1e12
-            _out.print(f"{profile.name:16} {size:6.2f} TB  {profile.text('model')}", soft_wrap=True)
+            out.print(f"{profile.name:16} {size:6.2f} TB  {profile.text('model')}", soft_wrap=True)
 
 
-@drives.command(epilog=examples("drives show st8000as0002"))
+@command.command(epilog=examples("drives show st8000as0002"))
 @click.argument("name")
 def show(name: str) -> None:
     """Show a drive: every parameter with its source."""
-    _out.print(drive.find(name).path.read_text().rstrip(), soft_wrap=True, markup=False)
+    out.print(drive.find(name).path.read_text().rstrip(), soft_wrap=True, markup=False)
 
 
-@drives.command(
+@command.command(
     epilog=examples(
         "drives validate st8000as0002",
         "drives validate --full --page docs/drive-validation.md --figure docs/figures "
@@ -89,7 +83,7 @@ def validate(names: tuple[str, ...], full: bool, record: Path | None, page: Path
     with tempfile.TemporaryDirectory(prefix="shingle-") as scratch:
         rows = Path(scratch) / "rows.jsonl"
         options = ["--full"] if full else []
-        _tool("validate", "--drives", _DRIVES, *options, "--record", rows, *names)
+        run_tool("validate", "--drives", _DRIVES, *options, "--record", rows, *names)
         text = rows.read_text()
     if record is not None:
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -98,15 +92,15 @@ def validate(names: tuple[str, ...], full: bool, record: Path | None, page: Path
         page.write_text(validation_page.page([json.loads(line) for line in text.splitlines()]))
     if figure is not None:
         for path in validation_page.draw(_curves(names), figure):
-            _out.print(f"figure: {path}", soft_wrap=True)
+            out.print(f"figure: {path}", soft_wrap=True)
 
 
 def _curves(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    text = build.tool_output(_crates(), "curves", "--drives", _DRIVES, *names)
+    text = build.tool_output(crates(), "curves", "--drives", _DRIVES, *names)
     return [json.loads(line) for line in text.splitlines()]
 
 
-@drives.command(
+@command.command(
     epilog=examples("drives load st8000as0002 --op randwrite --block 4k --range 512G --count 500000 --record x.jsonl")
 )
 @click.argument("name")
@@ -124,38 +118,4 @@ def load(
     """Make random or sequential requests, and show latencies, stalls and the cache over time. No kernel runs."""
     options: list[str | Path] = ["--op", op, "--block", block, "--count", str(count), "--depth", str(depth)]
     options += [] if size is None else ["--range", size]
-    _tool("load", "--profile", drive.find(name).path, *options, *_common(seed, new, record))
-
-
-@click.command(epilog=examples("replay x.trace --drive st8000as0002", "replay blkparse.txt --drive wd5000ys"))
-@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--drive", "drive_name", required=True, help="A name that `./shingle drives` lists.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option("--new", is_flag=True, help="A factory-new drive; otherwise every band was written before.")
-@click.option("--trace-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the new trace here.")
-@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file.")
-def replay(trace: Path, drive_name: str, seed: int, new: bool, trace_out: Path | None, record: Path | None) -> None:
-    """Play a trace to a drive, without the machine: one of ours, or text of blkparse (docs/trace-format.md)."""
-    options: list[str | Path] = [] if trace_out is None else ["--trace-out", trace_out]
-    _tool("replay", "--profile", drive.find(drive_name).path, *options, *_common(seed, new, record), trace)
-
-
-def _common(seed: int, new: bool, record: Path | None) -> list[str | Path]:
-    options: list[str | Path] = ["--seed", str(seed)]
-    options += ["--new"] if new else []
-    return options + ([] if record is None else ["--record", record])
-
-
-def _crates() -> build.Crates:
-    with Terminal(_err) as progress:
-        return build.build_crates(progress=progress)
-
-
-def _tool(*arguments: str | Path) -> None:
-    """Runs `shingle-drive`, which prints for itself; its error sentence becomes ours."""
-    with process.started([_crates().tool, *arguments], stderr=-1) as running:
-        _, said = running.communicate(timeout=_LIMIT_S)
-    if running.returncode != 0:
-        lines = said.decode(errors="replace").strip().splitlines() or [f"shingle-drive {arguments[0]} failed."]
-        usage = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        raise Failure(usage[0] if usage else lines[-1].removeprefix("shingle-drive: "), status=2 if usage else 1)
+    run_tool("load", "--profile", drive.find(name).path, *options, *common_options(seed, new, record))

@@ -9,9 +9,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from shingle.build import build
+from shingle.cli.base import comma_separated, err, examples, out
 from shingle.debian import stock_kernel
 from shingle.evidence import table
 from shingle.failure import Failure
@@ -22,22 +22,20 @@ from shingle.verify import owner_cuts
 
 _PROGRAM = ROOT / "packaging/tools/ext4lazy.py"
 
-out = Console(highlight=False)
-
 
 @click.group(
     "lazy",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nExamples:\n  ./shingle lazy advise /dev/sdb1\n  ./shingle lazy package build/deb",
+    epilog=examples("lazy advise /dev/sdb1", "lazy package build/deb"),
 )
-def lazy() -> None:
+def command() -> None:
     """journal_lazy outside the lab: the package, the patches for review, and care of volumes (docs/owners-guide.md)."""
 
 
 def _pass_on(name: str, text: str) -> None:
-    @lazy.command(name, help=text, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+    @command.command(name, help=text, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def command(arguments: tuple[str, ...]) -> None:
+    def passed_on(arguments: tuple[str, ...]) -> None:
         sys.exit(subprocess.run(["/usr/bin/python3", "-I", _PROGRAM, name, *arguments], check=False).returncode)
 
 
@@ -51,17 +49,17 @@ for _name, _text in {
     _pass_on(_name, _text)
 
 
-@lazy.command("package")
+@command.command("package")
 @click.argument("folder", default=BUILD / "packages", type=click.Path(file_okay=False, path_type=Path))
 def package_command(folder: Path) -> None:
     """Build the Debian packages ext4lazy-dkms and ext4lazy-tools into FOLDER."""
-    with Terminal(Console(stderr=True, highlight=False)) as progress, progress.task("building the packages"):
+    with Terminal(err) as progress, progress.task("building the packages"):
         built = stock_kernel.packages(folder)
     for path in built:
         out.print(str(path), soft_wrap=True)
 
 
-@lazy.command("cuts")
+@command.command("cuts")
 @click.option("--volume", "titles", help="Only these volumes, separated by commas, as in convert/ext3.")
 @click.option("--states", type=click.IntRange(1), default=200, show_default=True, help="Distinct states in all.")
 @click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="So many kills, too.")
@@ -97,12 +95,12 @@ def cuts_command(
             out.print(f"{each.title:20} {each.summary}", soft_wrap=True)
         return
     usual = [title for title, kind in owner_cuts.KINDS.items() if not kind.asked_for]
-    kinds = [owner_cuts.find(title) for title in (titles.split(",") if titles else usual)]
+    kinds = [owner_cuts.find(title) for title in (comma_separated(titles) if titles else usual)]
     if replay is None and keep is not None:
         raise click.UsageError("--keep is for --replay.")
     if replay is not None and len(kinds) != 1:
         raise click.UsageError("--replay needs the --volume that the state is of.")
-    with Terminal(Console(stderr=True, highlight=False)) as progress:
+    with Terminal(err) as progress:
         built = build.everything("main", progress=progress)
         with progress.task("cutting the power") as tell:
             if replay is not None:
@@ -124,7 +122,7 @@ def cuts_command(
         raise Failure(f"{len(failed)} of {len(explored.states)} states are not as they should be.")
 
 
-@lazy.command("series")
+@command.command("series")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--build", "build_each", is_flag=True, help="Also build and boot the kernel after each patch.")
 def series_command(folder: Path, build_each: bool) -> None:
@@ -133,13 +131,13 @@ def series_command(folder: Path, build_each: bool) -> None:
     for path in mails:
         out.print(str(path), soft_wrap=True)
     if build_each:
-        with Terminal(Console(stderr=True, highlight=False)) as progress:
+        with Terminal(err) as progress:
             for number in range(1, len(mails) + 1):
                 seconds = series.build_and_boot(mails[:number], progress)
                 out.print(f"{mails[number - 1].name}: builds, boots and mounts, {seconds:.0f} s", soft_wrap=True)
 
 
-@lazy.command("restage")
+@command.command("restage")
 @click.option("--since", default="HEAD", show_default=True, help="A commit at which kernel/series fits kernel/.")
 def restage_command(since: str) -> None:
     """Renew kernel/series, which says how the files of ours grow from mail to mail, after a change of kernel/."""
@@ -147,7 +145,7 @@ def restage_command(since: str) -> None:
         out.print(str(path.relative_to(ROOT)), soft_wrap=True)
 
 
-@lazy.command("diffstat")
+@command.command("diffstat")
 def diffstat_command() -> None:
     """Count the lines that the series changes in existing code, and hold them against the paper's."""
     totals: dict[str, list[int]] = defaultdict(lambda: [0, 0])

@@ -10,8 +10,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from shingle import process
 from shingle.build import build
@@ -46,6 +47,11 @@ _SETTLE_S = 120
 RESERVE_MIB = 1024
 
 
+def _host_option(default: int, *, least: int, help: str) -> Any:
+    """A field of `Run` that is a field of `Boot`, a key of a record's configuration and an option of `compare`, too."""
+    return field(default=default, metadata={"least": least, "help": help})
+
+
 @dataclass(frozen=True)
 class Run:
     """One cell of a comparison: everything that decides its record."""
@@ -53,9 +59,13 @@ class Run:
     profile: Profile
     variant: FileSystem
     plan: Plan
-    memory_mib: int = DEFAULT_MEMORY_MIB
-    call_ns: int = machine.DEFAULT_CALL_NS
-    name_ns: int = machine.DEFAULT_NAME_NS
+    memory_mib: int = _host_option(DEFAULT_MEMORY_MIB, least=128, help="Memory of the simulated host.")
+    call_ns: int = _host_option(
+        machine.DEFAULT_CALL_NS, least=1, help="Virtual time that a system call costs which changes no name."
+    )
+    name_ns: int = _host_option(
+        machine.DEFAULT_NAME_NS, least=1, help="Virtual time that a system call costs which changes a name."
+    )
     capacity_bytes: int | None = None
     experiment: str | None = None
     kernel_arguments: tuple[str, ...] = ()
@@ -74,6 +84,40 @@ class Run:
     @property
     def size_bytes(self) -> int:
         return self.capacity_bytes or drive.capacity_of(self.profile)
+
+    def host(self) -> dict[str, Any]:
+        """The values of the options of the simulated host, by name."""
+        return {each.name: getattr(self, each.name) for each in host_options()}
+
+    def identity(self) -> dict[str, object]:
+        """What decides the run's records and is known before anything is built or formatted, as records have it."""
+        variant = self.variant
+        return {
+            "experiment": self.experiment,
+            "drive": self.profile.name,
+            "file_system": variant.name,
+            "workload": self.plan.label,
+            "scale": self.plan.scales[self.plan.names[-1]],
+            "seed": self.plan.seed,
+            "configuration": {
+                "capacity_bytes": self.size_bytes,
+                **self.host(),
+                "mkfs": list(variant.mkfs_argv(host_managed=drive.is_host_managed(self.profile))),
+                "mount_options": variant.options,
+                "kernel_arguments": list(self.kernel_arguments),
+                "aged": None if self.age is None else asdict(self.age),
+                "scales": dict(self.plan.scales),
+                **({} if self.faults is None else {"faults": self.faults.read_text()}),
+                **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
+                **({"settings": dict(variant.settings)} if variant.settings else {}),
+                **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
+            },
+        }
+
+
+def host_options() -> tuple[Field[int], ...]:
+    """The options of the simulated host, each with its least value and its help."""
+    return tuple(each for each in fields(Run) if "least" in each.metadata)
 
 
 @dataclass(frozen=True)
@@ -144,10 +188,8 @@ def perform(
             faults=plan,
             files=(*run.variant.files(built.crates), *run.plan.files()),
             seed=run.plan.seed,
-            memory_mib=run.memory_mib,
-            call_ns=run.call_ns,
-            name_ns=run.name_ns,
             kernel_arguments=run.kernel_arguments,
+            **run.host(),
             host_limit_s=host_limit_s,
             expected=run.expected,
         )
@@ -177,30 +219,11 @@ def perform(
 
 
 def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
-    """The configuration that every record of this run carries."""
+    """What every record of this run carries: its identity, and what was built and formatted for it."""
+    identity: dict[str, Any] = run.identity()
     return {
-        "experiment": run.experiment,
-        "drive": run.profile.name,
-        "file_system": run.variant.name,
-        "workload": run.plan.label,
-        "scale": run.plan.scales[run.plan.names[-1]],
-        "seed": run.plan.seed,
-        "configuration": {
-            "capacity_bytes": formatted.capacity_bytes,
-            "memory_mib": run.memory_mib,
-            "call_ns": run.call_ns,
-            "name_ns": run.name_ns,
-            "mkfs": list(formatted.mkfs),
-            "mount_options": run.variant.options,
-            "journal_bytes": formatted.layout.journal_bytes,
-            "kernel_arguments": list(run.kernel_arguments),
-            "aged": None if run.age is None else asdict(run.age),
-            "scales": dict(run.plan.scales),
-            **({} if run.faults is None else {"faults": run.faults.read_text()}),
-            **({"fio_jobs": run.plan.fio_jobs} if run.plan.fio_jobs else {}),
-            **({"settings": dict(run.variant.settings)} if run.variant.settings else {}),
-            **({"before_mount": [list(argv) for argv in run.variant.before_mount]} if run.variant.before_mount else {}),
-        },
+        **identity,
+        "configuration": identity["configuration"] | {"journal_bytes": formatted.layout.journal_bytes},
         "versions": {
             "linux": built.kernel.version,
             "kernel": built.kernel.key,
@@ -218,22 +241,13 @@ def key_of(built: build.Built, run: Run) -> str:
     formatted = drive.formatted_key(
         built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes
     )
-    said = {
-        "experiment": run.experiment,
-        "label": run.label,
-        "workload": run.plan.label,
-        "scales": dict(run.plan.scales),
+    said = run.identity() | {
         "steps": steps_of(run, (), save=False),
-        "memory_mib": run.memory_mib,
-        "call_ns": run.call_ns,
-        "name_ns": run.name_ns,
-        "kernel_arguments": [*built.arguments, *run.kernel_arguments],
-        "aged": None if run.age is None else asdict(run.age),
-        "faults": None if run.faults is None else run.faults.read_text(),
+        "arguments": list(built.arguments),
         "may_fail": run.may_fail,
-        **({} if not run.expected else {"expected": [each.name for each in run.expected]}),
+        "expected": [each.name for each in run.expected],
     }
-    key = ContentKey("cell 1").text("run", json.dumps(said, sort_keys=True)).text("formatted", formatted)
+    key = ContentKey("cell 2").text("run", json.dumps(said, sort_keys=True)).text("formatted", formatted)
     for program in run.plan.files():
         key.file(program.name, program)
     key.text("kernel", built.kernel.key).file("profile", run.profile.path)

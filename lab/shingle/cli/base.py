@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the commands have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from shingle.failure import unknown_name
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: what to type, without the program's name."""
+    return "\b\nExamples:\n" + "\n".join(f"  ./shingle {line}" for line in lines)
+
+
+def comma_separated(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+class Group(click.Group):
+    """A group that answers a wrong command with the right ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise unknown_name("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+record_option = click.option(
+    "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Add one JSON line per phase to this file (docs/records.md).",
+)  # fmt: skip
+figure_option = click.option(
+    "--figure", "figure_folder", type=click.Path(file_okay=False, path_type=Path),
+    help="Draw the runs into this folder, as SVG and PNG.",
+)  # fmt: skip
