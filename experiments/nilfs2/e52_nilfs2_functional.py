@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shingle.lab import (
+    FSX,
     IN_MACHINE,
+    PJDFSTEST,
     Claim,
     Expectation,
     Experiment,
@@ -21,9 +23,7 @@ from shingle.lab import (
     cell,
     drive,
     fs,
-    fsx,
     job,
-    pjdfstest,
     run,
     workload,
 )
@@ -45,7 +45,7 @@ class Suites(workload.Plan):
     """The suites one after the other on one file system; a phase each."""
 
     def files(self) -> tuple[Path, ...]:
-        return (PROGRAM, fsx.program(), pjdfstest.program())
+        return (PROGRAM, FSX.program(), PJDFSTEST.program())
 
     def steps(self) -> list[job.Step]:
         steps: list[job.Step] = []

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from shingle.build import fsx, pjdfstest
+from shingle.build.tools import FSX, PJDFSTEST
 from shingle.catalogue import drive, fs, workload
 from shingle.evidence import bars, plot, table
 from shingle.machine import console, job, machine
@@ -30,8 +30,8 @@ from shingle.runs.experiment import Expectation, Experiment, Reason
 from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 
 __all__ = (
-    "IN_MACHINE", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Reason", "Record", "bars",
-    "busy_s", "by_seed", "bytes_claim", "cell", "cleaning", "cleaning_claim", "console", "drive", "fs", "fsx", "job",
-    "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "pjdfstest", "plot", "reads_claim", "run",
+    "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Reason", "Record", "bars",
+    "busy_s", "by_seed", "bytes_claim", "cell", "cleaning", "cleaning_claim", "console", "drive", "fs", "job",
+    "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot", "reads_claim", "run",
     "seconds", "speedup", "speedup_claim", "table", "workload", "written_mib_s",
 )  # fmt: skip

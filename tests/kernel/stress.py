@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from harness import Bench, Booted
-from shingle.build import fsx
+from shingle.build.tools import FSX
 from shingle.catalogue import fs
 from shingle.machine import job
 
@@ -30,6 +30,12 @@ STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 _COMPLAINTS = re.compile(
     r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err"
 )
+
+
+def fsx(operations: int, *, seed: int) -> job.Step:
+    """The file system exerciser on one file; a difference to what it wrote fails the step, and its log names the seed."""
+    argv = [f"{job.OUT}/{FSX.name}", "-N", str(operations), "-S", str(seed), "-P", "/run", f"{job.MOUNT_POINT}/fsx"]
+    return job.run(argv, stdout=f"fsx-{seed}.txt")
 
 
 def raw_reader() -> list[job.Step]:
@@ -88,7 +94,7 @@ def run(
         seed=seed,
         memory_mib=MEMORY_MIB,
         host_limit_s=host_limit_s,
-        files=(fsx.program(),),
+        files=(FSX.program(),),
     )
     assert_no_complaint(booted)
     bench.assert_clean(booted.saved_drive, recover=True)

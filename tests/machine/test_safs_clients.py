@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from shingle.build import pjdfstest
+from shingle.build.tools import PJDFSTEST
 from shingle.catalogue import fs
 from shingle.catalogue.fs import FileSystem
 from shingle.machine import job
@@ -315,7 +315,7 @@ def test_posix_conformance_but_for_what_append_only_implies(bench: Bench) -> Non
         shell(f"{run} /run/erofs.toml erofs", stdout="erofs.txt", may_fail=True),
         *unmounted(variant),
     ]
-    done = boot(bench, variant, empty, steps, files=(pjdfstest.program(),))
+    done = boot(bench, variant, empty, steps, files=(PJDFSTEST.program(),))
     for name, least in (("all.txt", 380), ("erofs.txt", 10)):
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.text(name))
         summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed, .*", said)

@@ -42,12 +42,12 @@ _MORE = {
     "main": ROOT / "machine/checkers/92-statistics.config",
     "sanitize": ROOT / "machine/checkers/91-faults.config",
 }
-# The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (smp.py).
+# The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (verify/smp.py).
 SMP, KCSAN = "smp", "kcsan"
 # Where files are compiled that no kernel is made of.
 LINT = BUILD / "lint"
 _ON_A_PC = {SMP, KCSAN}
-# A machine that counts which lines ran (coverage.py).
+# A machine that counts which lines ran (verify/coverage.py).
 COVERAGE = "coverage"
 _SMP_FRAGMENTS = ("machine/checkers/smp.config", "machine/config/20-ext4.config")
 _OWN_FRAGMENTS = {

@@ -18,7 +18,7 @@ from shingle.failure import Failure
 from shingle.machine.progress import Terminal
 from shingle.paths import BUILD, ROOT
 from shingle.review import series, stages
-from shingle.verify import owner_cuts
+from shingle.verify import owner_cuts, owner_volumes
 
 _PROGRAM = ROOT / "packaging/tools/ext4lazy.py"
 
@@ -91,11 +91,11 @@ def cuts_command(
         owner_cuts.write_page()
         return
     if listed:
-        for each in owner_cuts.KINDS.values():
+        for each in owner_volumes.KINDS.values():
             out.print(f"{each.title:20} {each.summary}", soft_wrap=True)
         return
-    usual = [title for title, kind in owner_cuts.KINDS.items() if not kind.asked_for]
-    kinds = [owner_cuts.find(title) for title in (comma_separated(titles) if titles else usual)]
+    usual = [title for title, kind in owner_volumes.KINDS.items() if not kind.asked_for]
+    kinds = [owner_volumes.find(title) for title in (comma_separated(titles) if titles else usual)]
     if replay is None and keep is not None:
         raise click.UsageError("--keep is for --replay.")
     if replay is not None and len(kinds) != 1:

@@ -138,7 +138,7 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
 def environment() -> dict[str, str]:
     """The same small environment everywhere: the kernel passes what it does not know to init."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
-    # Where a kernel that counts its lines writes the counters (coverage.py).
+    # Where a kernel that counts its lines writes the counters (verify/coverage.py).
     counted = {name: os.environ[name] for name in ("GCOV_PREFIX",) if name in os.environ}
     return counted | {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

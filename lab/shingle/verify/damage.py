@@ -29,7 +29,7 @@ from shingle.catalogue import fs
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job
 from shingle.machine.console import Trouble, diagnose, lines
-from shingle.verify import crash, crash_workload
+from shingle.verify import crash_round, crash_state, crash_workload
 from shingle.verify.crash_workload import LAZY, STATISTICS, STOCK, Workload
 
 # Logs differ from round to round; boots cost a second.
@@ -172,7 +172,7 @@ def judge(state: State, healthy: Seen, lazy: Seen, again: Seen) -> Verdict:
         return Verdict(Outcome.WRONG, problems=(f"mounted once, then no more: {reason(again)}",))
     assert healthy.tree is not None
     if again.tree != lazy.tree and not again.named:
-        differs = crash.difference(lazy.tree, again.tree)
+        differs = crash_state.difference(lazy.tree, again.tree)
         return Verdict(Outcome.WRONG, problems=(f"the second mount shows another tree: {differs}",))
     if lazy.tree == healthy.tree:
         # Bitmaps are not in the tree; what the map does not have must have been named, or replayed by stock recovery.
@@ -182,7 +182,7 @@ def judge(state: State, healthy: Seen, lazy: Seen, again: Seen) -> Verdict:
     if lazy.named:
         lost = sum(map(int, _LOST.findall(lazy.said)))
         return Verdict(Outcome.LOSS_NAMED, "blocks named" if lost else "found when it was used")
-    differs = crash.difference(healthy.tree, lazy.tree)
+    differs = crash_state.difference(healthy.tree, lazy.tree)
     if state.consistent:
         return Verdict(Outcome.UNSAID, problems=(differs,))
     return Verdict(Outcome.WRONG, problems=(f"other files, and nothing was said: {differs}",))
@@ -239,8 +239,13 @@ class Tally:
         self.rounds += other.rounds
 
 
-class Round(crash.Round):
-    """One workload with one seed: a log, and what was done to it."""
+class Log:
+    """The log that one workload with one seed leaves, and what is done to it; all in the folder of the round."""
+
+    def __init__(self, workload: Workload, seed: int, machines: crash_round.Machines, folder: Path) -> None:
+        self.workload = workload
+        self.seed = seed
+        self._round = crash_round.Round(workload, seed, machines, folder)
 
     def damaged(self, numbers: Sequence[int], keep: Path | None = None) -> Tally:
         states = self._damaged_states(numbers, keep)
@@ -287,9 +292,9 @@ class Round(crash.Round):
             tally.unsaid.append(found)
 
     def _damaged_states(self, numbers: Sequence[int], keep: Path | None) -> list[State]:
-        source = self.source()
-        image = self.folder / "journal.img"
-        self._tool("cut", source.disk, source.record, "0l", "--raw", "-o", image)
+        source = self._round.source()
+        image = self._round.folder / "journal.img"
+        self._round.tool("cut", source.disk, source.record, "0l", "--raw", "-o", image)
         said = process.run(
             ["/sbin/debugfs", "-R", "dump_extents -l <8>", image], what="debugfs dump_extents", limit_s=60
         )  # fmt: skip
@@ -297,12 +302,14 @@ class Round(crash.Round):
         plan = {
             "disk": str(source.disk), "record": str(source.record),
             "journal": fs.parse_ext4_journal(said, block_bytes=self.workload.block_bytes).journal,
-            "block_bytes": self.workload.block_bytes, "seed": self._derived("damage"), "numbers": list(numbers),
+            "block_bytes": self.workload.block_bytes, "seed": self._round.derived("damage"), "numbers": list(numbers),
             "seen": [],
         }  # fmt: skip
-        (self.folder / "damage.json").write_text(json.dumps(plan))
+        (self._round.folder / "damage.json").write_text(json.dumps(plan))
         raw: list[str | Path] = [] if keep is None else ["--raw", keep]
-        told = self._tool("damage", self.folder / "damage.json", "-o", self.folder / "states.disk", *raw)
+        told = self._round.tool(
+            "damage", self._round.folder / "damage.json", "-o", self._round.folder / "states.disk", *raw
+        )
         return [
             State(**line | {"done": tuple(tuple(each) for each in line["done"])})
             for line in map(json.loads, told.splitlines())
@@ -310,7 +317,7 @@ class Round(crash.Round):
 
     def _looked(self, states: Sequence[State]) -> tuple[dict[str, dict[str, Seen]], str, str | None]:
         """Mounts each state three times; which was the last, and why the machine came down there, if it did."""
-        checks = self.folder / "checks.jsonl"
+        checks = self._round.folder / "checks.jsonl"
         with checks.open("w") as file:
             for state in states:
                 for view in _VIEWS:
@@ -322,18 +329,20 @@ class Round(crash.Round):
                     }  # fmt: skip
                     file.write(json.dumps({"name": f"{state.name}/{view}", "mounts": [mount]}) + "\n")
         step: job.Step = {"do": "check_states", "checks": checks.name, "answers": "answers.jsonl"}
-        name, died = f"look{self.tally.boots}.out", None
+        name, died = f"look{self._round.tally.boots}.out", None
         try:
-            self._boot(name, [step], self.folder / "states.disk", "main", files=(checks,), expected=tuple(Trouble))
+            self._round.boot(
+                name, [step], self._round.folder / "states.disk", "main", files=(checks,), expected=tuple(Trouble)
+            )
         except Failure as failure:
             if process.stopping():
                 raise
             died = " ".join((str(failure), *failure.detail))
-        out = self.folder / name
+        out = self._round.folder / name
         console = (out / "console.log").read_text(errors="replace")
         names = [f"{state.name}/{view}" for state in states for view in _VIEWS]
-        said = crash.by_state(console, names)
-        trees, answers = crash.read_answers(out / "answers.jsonl")
+        said = crash_round.by_state(console, names)
+        trees, answers = crash_round.read_answers(out / "answers.jsonl")
         seen: dict[str, dict[str, Seen]] = {}
         for each in (each for each in names if each in answers):
             number, _, view = each.partition("/")
@@ -354,7 +363,7 @@ def explore(
     workloads: Sequence[Workload],
     states: int,
     seed: int,
-    machines: crash.Machines,
+    machines: crash_round.Machines,
     *,
     tell: Callable[[str], None] = lambda text: None,
     width: int = 2,
@@ -365,8 +374,8 @@ def explore(
     total, lock, began = Tally(), threading.Lock(), time.monotonic()
 
     def one(workload: Workload, own_seed: int) -> None:
-        with crash.round_folder() as folder:
-            tally = Round(workload, own_seed, machines, folder).damaged(range(-(-share // rounds)))
+        with crash_round.round_folder() as folder:
+            tally = Log(workload, own_seed, machines, folder).damaged(range(-(-share // rounds)))
         with lock:
             total.add(tally)
             rate = total.states / (time.monotonic() - began)
@@ -377,13 +386,13 @@ def explore(
     return Explored(total, time.monotonic() - began)
 
 
-def replay(workload: Workload, seed: int, name: str, machines: crash.Machines, *, keep: Path | None) -> Explored:
+def replay(workload: Workload, seed: int, name: str, machines: crash_round.Machines, *, keep: Path | None) -> Explored:
     """Damages one log again, in the same way."""
     if not name.isdigit():
         raise Failure(f"{name!r} is no damage; expected its number.", status=2)
     began = time.monotonic()
-    with crash.round_folder() as folder:
-        tally = Round(workload, seed, machines, folder).damaged([int(name)], keep)
+    with crash_round.round_folder() as folder:
+        tally = Log(workload, seed, machines, folder).damaged([int(name)], keep)
     return Explored(tally, time.monotonic() - began)
 
 

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle.build import build, fsx
+from shingle.build import build
+from shingle.build.tools import FSX
 from shingle.debian import stock_kernel
 from shingle.failure import Failure
 from shingle.machine.console import diagnose
@@ -109,7 +110,7 @@ def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
     load = build.build_crates(progress=progress).load
 
     def make(folder: Path) -> System:
-        guest = stock_kernel.guest(kernel, module, load, folder, more=(fsx.program(),), python=(ORACLE,))
+        guest = stock_kernel.guest(kernel, module, load, folder, more=(FSX.program(),), python=(ORACLE,))
         return System(_armed(guest), "ext4lazy")
 
     return kernel.name, make
@@ -120,7 +121,7 @@ def composed(built: build.Built, checker: str) -> Callable[[Path], System]:
 
     def make(folder: Path) -> System:
         root = stock_kernel.empty_root(folder)
-        for program in (Path("/bin/dash"), Path("/usr/bin/python3"), built.crates.load, fsx.program()):
+        for program in (Path("/bin/dash"), Path("/usr/bin/python3"), built.crates.load, FSX.program()):
             stock_kernel.take_program(program, root)
         stock_kernel.take_python(ORACLE, root)
         shutil.copy("/bin/busybox", root / "bin/busybox")

@@ -31,7 +31,8 @@ from rich import box
 from rich.table import Table
 
 from shingle import process
-from shingle.build import build, fsx
+from shingle.build import build
+from shingle.build.tools import FSX
 from shingle.catalogue import drive
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
@@ -491,7 +492,7 @@ class Volume:
         out.mkdir()
         boot = machine.Boot(
             steps=tuple(steps), drive=self._disk, save=after, seed=seed, memory_mib=_MEMORY_MIB,
-            host_limit_s=_LIFE_LIMIT_S, files=(STRESS, FSX_SETTINGS, ORACLE, self._built.crates.load, fsx.program()),
+            host_limit_s=_LIFE_LIMIT_S, files=(STRESS, FSX_SETTINGS, ORACLE, self._built.crates.load, FSX.program()),
             kernel_arguments=("kmemleak=on",) if self._looks_for_leaks(number) else (),
         )  # fmt: skip
         try:
