@@ -33,7 +33,7 @@ _COMPLAINTS = re.compile(
 
 
 def fsx(operations: int, *, seed: int) -> job.Step:
-    """The file system exerciser on one file; a difference to what it wrote fails the step, and its log names the seed."""
+    """fsx on one file: a difference to what it wrote fails the step, and its log names the seed."""
     argv = [f"{job.OUT}/{FSX.name}", "-N", str(operations), "-S", str(seed), "-P", "/run", f"{job.MOUNT_POINT}/fsx"]
     return job.run(argv, stdout=f"fsx-{seed}.txt")
 
