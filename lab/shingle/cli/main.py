@@ -12,6 +12,7 @@ import click
 
 from shingle import process
 from shingle.cli import (
+    architecture,
     build,
     cell,
     cells,
@@ -44,8 +45,8 @@ from shingle.failure import Failure
 
 _EXIT_INTERRUPTED = 130
 _VERBS = (
-    build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures, file_systems, lazy,
-    matrix, probe, record_build, replay, report, run, shell, test, torture, watch, workloads,
+    architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures,
+    file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, test, torture, watch, workloads,
 )  # fmt: skip
 
 
