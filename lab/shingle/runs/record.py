@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from jsonschema.exceptions import best_match
 
 from shingle.catalogue import fio
 from shingle.catalogue.fs import FileSystem
@@ -144,13 +145,18 @@ def schema() -> dict[str, Any]:
     return parsed
 
 
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    """Made once: to check the schema itself takes ten times as long as to check a record."""
+    return jsonschema.Draft202012Validator(schema())
+
+
 def check(record: Record) -> None:
-    """Refuses a record that does not follow the schema; that is a fault of the lab."""
-    try:
-        jsonschema.validate(record, schema())
-    except jsonschema.ValidationError as error:
+    """Refuses a record that does not follow the schema."""
+    error = best_match(_validator().iter_errors(record))
+    if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "the record"
-        raise Failure(f"a record does not follow its schema: {place}: {error.message}") from None
+        raise Failure(f"a record does not follow its schema: {place}: {error.message}")
 
 
 def line(record: Record) -> str:
