@@ -48,8 +48,8 @@ EXPERIMENT = Experiment(
         "With the paper's share of the write-back cache, read as a strict one (e18), data and journal are Table "
         "3's. The baseline writes a fifth less metadata home than the paper's, so there is less to gain: 64 s of "
         "1,692 s, where the paper saves 100 s of about 1,500. The same 112 MiB of blocks go home 3.3 times each "
-        "(traced). How often they do, hangs on how much of the memory may be dirty: with 10 GiB, not 16, all of "
-        "Table 3 comes out, and the gain, but not the time (e18). Neither the allocator of today (with "
+        "(traced). How often they do depends on how much of the memory may be dirty: with 10 GiB, not 16, all of "
+        "Table 3 is met, and the gain, but not the time (e18). Neither the allocator of today (with "
         "mb_optimize_scan=0 it is 369 MiB) nor metadata_csum and 64bit (371 without) matter (tried by hand)."
     ),
     claims=(*TABLE_3, THROUGHPUT, GAIN),

@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     expectations=(),
     reasons=(Reason("a parameter", "how many writes the disk keeps, and whether the host merges neighbours (e17)"),),
     finding=(
-        "What the load writes and its time with 10 GiB come out; the time that a block takes to go home does not. "
+        "What the load writes and its time with 10 GiB are met; the time that a block takes to go home does not. "
         "It is the disk's and the block layer's (e17): without the disk's write buffer the same takes five times as "
         "long, with directories spread as the paper's kernel did and one request at a time seven times (212 s), and "
         "if neighbouring blocks are not merged on top of it, 1,821 s. The paper's 460 s lie between these two."

@@ -2,7 +2,7 @@
 """What makes forced checkpoints slow, or not: e15's small journal on disks that keep fewer writes, under BFQ, with
 directories spread over the disk, and without merging.
 
-The paper's ext4-128m takes 460 s. Its journal traffic and its 10 s with 10 GiB come out here; what differs is the time
+The paper's ext4-128m takes 460 s. Its journal traffic and its 10 s with 10 GiB are met here; what differs is the time
 that the disk takes for a block that goes home. What decides it and nobody wrote down is varied: whether the disk may
 keep and sort writes (`hdparm -W`), how many requests it is given at a time, whether the host merges neighbours, and the
 scheduler (BFQ descends from CFQ, the paper's). And what the paper's kernel is known to have done otherwise: it spread
@@ -80,7 +80,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     name="e17-write-buffer",
-    claim="how long a small journal makes ext4 wait hangs on the disk's write buffer and the host's merging",
+    claim="how long a small journal makes ext4 wait depends on the disk's write buffer and the host's merging",
     source="FAST'17, section 4.1, Figure 6, varied",
     varied=True,
     runs=runs,

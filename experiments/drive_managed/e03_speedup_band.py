@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What the gain on whole disks hangs on: Figure 13's extremes, over the range of what nobody knows.
+"""What the gain on whole disks depends on: Figure 13's extremes, over the range of what nobody knows.
 
 The ST8000AS0002 gains least of the paper's value, the WD40NMZW hardly at all (e14). Varied are: the drive's map of
 the persistent cache (180,000 entries in public logs, 250,000 in Skylight); the size of the cache, which is "about 25

@@ -137,9 +137,9 @@ EXPERIMENT = Experiment(
         Reason("a mechanism", "bands of the journal in which runs end", ("T11c",)),
     ),
     finding=(
-        "With the rule of the paper's kernel what the drive has to clean comes out, with a profile that was frozen "
-        "before: 923, 548 and 355 s after MakeDirs, RemoveDirs and RemoveFiles (the paper: 846, 590 and 366), in "
-        "790, 668 and 486 bands; with today's rule 728, 113 and 50 s (e13). So does what journal_lazy logs in "
+        "With the rule of the paper's kernel what the drive has to clean is as in the paper, with a profile that was "
+        "frozen before: 923, 548 and 355 s after MakeDirs, RemoveDirs and RemoveFiles (the paper: 846, 590 and 366), "
+        "in 790, 668 and 486 bands; with today's rule 728, 113 and 50 s (e13). So does what journal_lazy logs in "
         "RemoveDirs (T7g). What the baseline logs there is above the paper's, as it is below with today's rule "
         "(T7f; 728 MiB, e11): it commits 1.6 times as often, because it takes 4,976 s and not 2,768, and each "
         "commit has 1.6 times as many blocks, because directories that are removed one after the other share fewer; "
@@ -152,7 +152,7 @@ EXPERIMENT = Experiment(
         "On the shingled disk it gains 2.65, because the baseline writes metadata in 100,088 requests, which with "
         "the data's pieces fill the map though not the cache, and 50 bands are cleaned while it runs; with calls at "
         "a quarter they are 4,345, and the gain is 1.39, with 10 GiB of memory 1.87. What it leaves to clean, for "
-        "which the paper has no number, hangs on that, too: 1,691 s, and 755; journal_lazy leaves 369 and 376, "
+        "which the paper has no number, depends on that, too: 1,691 s, and 755; journal_lazy leaves 369 and 376, "
         "which are data. RemoveFiles leaves 355 s either way; MakeDirs was not tried with cheaper calls."
     ),
     expectations=(

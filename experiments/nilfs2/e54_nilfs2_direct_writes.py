@@ -99,7 +99,7 @@ EXPERIMENT = Experiment(
     reasons=(Reason("a variation", "the checkpoint gives 8 %; 85 % lie between no write cache and one"),),
     finding=(
         "The report's 8 % are its kernel's: with a checkpoint for each write 793 a second instead of 4,109, 8.8 % "
-        "of buffered ones, no parameter changed. The prototype's 85 % of that come out neither without a write "
+        "of buffered ones, no parameter changed. The prototype's 85 % of that are met neither without a write "
         "cache (83 writes a second, because each misses a revolution) nor with one (101 % of the regular disk's)."
     ),
     draw=bars.of_claims(

@@ -250,7 +250,7 @@ EXPERIMENT = Experiment(
         Reason("a mechanism", "with the slides' placement compaction moves 18 GiB in the log", ("T31", "T32")),
     ),
     finding=(
-        "What the conventional disk takes hangs on the block and on whether each is made durable, neither of which "
+        "What the conventional disk takes depends on the block and on whether each is made durable, neither of which "
         "the slides give: with blocks of 16 MiB, each durable, ext4 takes their time for both applications, and "
         "F2FS for the first (e31). NILFS2 finds no space in application 2: each segment is a quarter dead, and the "
         "cleaner, even without a pause (nilfs2-eager), waits for the writer with every step. F2FS, which did not "

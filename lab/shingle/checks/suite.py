@@ -42,14 +42,18 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
     return chosen
 
 
-# Of the lab's own tests, those that read every record or draw.
-_SLOW = {"test_build_trace", "test_claims", "test_field", "test_figures", "test_matrix", "test_report"}
+# What of the style is checked in a minute; the kernel's own checkers and the front door take longer.
+_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose")
 
 
 def quick() -> list[str]:
-    """What `./shingle check` runs: style, types and units, of which none boots a machine or builds anything."""
-    units = [path for path in sorted((ROOT / "lab/tests").glob("test_*.py")) if path.stem not in _SLOW]
-    return ["tests/style/test_lint.py", *(str(path.relative_to(ROOT)) for path in units)]
+    """What `./shingle check` runs: format, lint, types, prose, licences, walls, sizes, generated pages, units.
+
+    None of it boots a machine or builds anything.
+    """
+    style = [ROOT / "tests/style" / f"{name}.py" for name in _QUICK_STYLE]
+    units = sorted((ROOT / "lab/tests").glob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in (*style, *units)]
 
 
 def variants_for(files: Sequence[Path]) -> list[str]:

@@ -14,5 +14,5 @@ from shingle.cli.base import examples
 @click.command("check", epilog=examples("check", "check -- -x"))
 @click.argument("options", nargs=-1)
 def command(options: tuple[str, ...]) -> None:
-    """Check style, types and the lab's units in about a minute, without a machine. OPTIONS are pytest's."""
+    """Check style, types, prose, walls, generated pages and the lab's units in a minute. OPTIONS are pytest's."""
     sys.exit(suite.main([*suite.quick(), "-q", "-k", "not clippy", *options], sanitize=False))

@@ -21,7 +21,7 @@ _COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
 _NUMBERS = ("paper", "ours", "error")
 
 _HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
-# What the papers say, and what comes out here
+# What the papers say, and what is measured here
 
 *Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
 of a paper, or what a sentence of one comes to, and the value that its experiment's records give. What was varied to

@@ -29,7 +29,7 @@ and sequential rates, 25 % for times, which is what published models of such dri
 | kind | what a match is worth |
 |---|---|
 | input | a parameter, or a rule of the model, read back through the whole model: that it is wired up right |
-| fitted | parameters were chosen so that it comes out, by us or by the law that we took over |
+| fitted | parameters were chosen so that this number is met, by us or by the law that we took over |
 | predicted | no parameter was chosen by it |
 
 Letters at the end of a source say how far to trust it: S stated in the papers, P primary public material, 2 secondary,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Experiments: one file below experiments/ is one claim, how to run it, and what must come out."""
+"""Experiments: one file below experiments/ is one claim, how to run it, and what must be found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why numbers do not come out: something that a paper leaves open; something that is not modelled, or modelled
+    """Why numbers differ: something that a paper leaves open; something that is not modelled, or modelled
     otherwise; another kernel than the paper's; the paper itself; or the row was varied to find that out."""
 
     kind: Literal["a parameter", "a mechanism", "the kernel", "the paper", "a variation", "not known"]
@@ -60,14 +60,14 @@ class Experiment:
     scale: float = 1.0
     # Paper and section, for a paper's experiment.
     source: str = ""
-    # The paper's run with something changed, to find what a number hangs on.
+    # The paper's run with something changed, to find what a number depends on.
     varied: bool = False
     claims: tuple[Claim, ...] = ()
     # What does not shrink with the workload, or what has to.
     scaling: str = ""
     # A smaller one than its own says nothing: a smaller set leaves it out.
     scalable: bool = True
-    # What decides the rows that do not come out.
+    # What decides the rows that differ.
     reasons: tuple[Reason, ...] = ()
     # The same at length.
     finding: str = ""
