@@ -199,6 +199,12 @@ def pinned_version() -> str:
     raise Failure("kernel/UPSTREAM names no version.")
 
 
+def _check_release(found: str) -> None:
+    """Refuses another release, to which patches do not fit; a later stable version of the same is only said."""
+    if found.split(".")[:2] != pinned_version().split(".")[:2]:
+        raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.")
+
+
 def mutants() -> dict[str, Path]:
     """Deliberately broken kernels, for tests that must fail on them.
 
@@ -337,6 +343,7 @@ def build_recipe(
                 _build_kernel(name, base, made_of, options, stored, progress)
     used(stored)
     version = (stored / "version").read_text().strip()
+    _check_release(version)
     if version != pinned_version():
         progress.say(f"warning: the kernel source is Linux {version}, Shingle is made for {pinned_version()}")
     return Kernel(stored / "linux", stored / "config", version, key)
@@ -357,11 +364,14 @@ def _configured(
     name: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], progress: Progress = SILENT
 ) -> _Make:
     """The source tree holds the recipe and the object folder `name` a configuration. The lock is held."""
+    if any(each.isspace() or each == ":" for each in str(ROOT)):
+        raise Failure(f"{ROOT}: the kernel's make takes no folder with spaces or colons in its path; move the clone.")
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, source_key()):
         with progress.task("unpacking the kernel source"):
             kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
+    _check_release(found)
     kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
     out = BUILD / name
     unfinished = out / ".unfinished"

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
+from shingle.failure import Failure
 from shingle.machine import job
 from shingle.machine.machine import NS_PER_S
 
@@ -13,9 +17,38 @@ from shingle.machine.machine import NS_PER_S
 _SCALED = re.compile(r"^(size|runtime)=(\d+)([kmg]?)$", re.M)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 _BLOCK_BYTES = 4096
+_ENGINE = re.compile(r"^\s*ioengine=(\S+)", re.M)
+_PLACE = re.compile(r"^\s*(?:directory|filename)=(\S+)", re.M)
 # The terse format, version 3: where the fields are (fio's HOWTO, "Terse output").
 _TERSE = "3;fio-"
 _READ_KIB, _READ_MS, _WRITTEN_KIB, _WRITTEN_MS = 5, 8, 46, 49
+
+
+def check(path: Path, text: str) -> None:
+    """Refuses, before a machine is booted, a job file with an option or engine that fio does not know, or no place."""
+    with tempfile.TemporaryDirectory(prefix="shingle-fio-") as scratch:
+        said = subprocess.run(
+            ["fio", "--parse-only", path.resolve()],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    if said.returncode != 0:
+        lines = (said.stdout + said.stderr).strip().splitlines()
+        raise Failure(f"{path}: fio does not take it: {lines[0] if lines else 'no reason given'}.", status=2)
+    known = _asked("--enghelp").stdout.split()
+    for engine in _ENGINE.findall(text):
+        if engine not in known:
+            raise Failure(f"{path}: fio knows no ioengine {engine!r} (`fio --enghelp` lists them).", status=2)
+    places = _PLACE.findall(text)
+    if not any(Path(place).is_relative_to(job.MOUNT_POINT) for place in places):
+        raise Failure(f"{path}: no directory and no filename is below {job.MOUNT_POINT}, the file system.", status=2)
+
+
+def _asked(*arguments: str | Path, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["fio", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
 def scaled(text: str, scale: float, time_scale: float) -> str:

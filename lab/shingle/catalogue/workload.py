@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shingle.catalogue import build_trace, fio
 from shingle.failure import Failure, unknown_name
@@ -20,6 +21,9 @@ from shingle.machine import job
 from shingle.paths import ROOT
 
 UNMOUNT = "unmount"
+# At the least of them MakeDirs makes eight directories.
+LEAST_SCALE, MOST_SCALE = 1e-5, 100.0
+MOST_THREADS = 1000
 KERNEL_BUILD = ROOT / "traces/kernel-build.xz"
 # The microbenchmarks of section 4.2.1, in an order in which each finds the tree that it needs.
 DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
@@ -264,6 +268,7 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         raise Failure(f"{path} is not TOML: {error}.", status=2) from None
     except KeyError as missing:
         raise Failure(f"{path} has no {missing}; it is no personality (docs/workloads.md).", status=2) from None
+    _check_personality(path, given)
     summary = given.pop("summary", f"the personality {path}")
     name = path.stem
 
@@ -280,6 +285,20 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
     )
     return made, Workload(name, "personality", summary, arguments("run"), made.name)
+
+
+def _check_personality(path: Path, given: Mapping[str, Any]) -> None:
+    """What can be told without the generator, which refuses the rest inside the machine."""
+    known = {str(each.get("name")) for each in given["filesets"]}
+    for each in given["filesets"]:
+        if not isinstance(each["entries"], int) or each["entries"] < 1:
+            raise Failure(f"{path}: entries = {each['entries']}; expected a number of files from 1.", status=2)
+    for each in given.get("threads", []):
+        if not 1 <= each.get("count", 1) <= MOST_THREADS:
+            raise Failure(f"{path}: count = {each['count']}; expected 1 to {MOST_THREADS:,} threads.", status=2)
+        for operation in each.get("flow", []):
+            if operation.get("fileset", next(iter(known))) not in known:
+                raise unknown_name(f"fileset in {path}", operation["fileset"], known)
 
 
 def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
@@ -356,6 +375,8 @@ def find(name: str) -> Workload:
     """The workload of this name, or of a file of the user's own; that one and its files are known from now on."""
     if name.endswith((".toml", ".fio")):
         made, wanted = of_file(Path(name))
+        if isinstance(wanted, FioJobs):
+            fio.check(Path(name), wanted.text)
         WORKLOADS.update({made.name: made, wanted.name: wanted})
         return wanted
     known = {each.lower(): each for each in WORKLOADS}.get(name.lower())
@@ -366,8 +387,11 @@ def find(name: str) -> Workload:
 
 def plan(names: Sequence[str], *, scale: float, seed: int, scales: Mapping[str, float] | None = None) -> Plan:
     """Orders what was asked for, adds what it needs, and refuses what cannot work."""
-    if not 0 < scale <= 100:
-        raise Failure(f"a scale of {scale:g} makes no sense; 1 is the paper's size.", status=2)
+    if not LEAST_SCALE <= scale <= MOST_SCALE:
+        raise Failure(
+            f"a scale of {scale:g} makes no sense: 1 is the paper's size; expected {LEAST_SCALE:g} to {MOST_SCALE:g}.",
+            status=2,
+        )
     ordered: list[str] = []
     standing: set[str] = set()
     for name in names:

@@ -3,20 +3,34 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from shingle.failure import unknown_name
+from shingle.failure import Failure, unknown_name
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+# As the drive takes it.
+SEED = click.IntRange(0, (1 << 64) - 1)
 
 
 def examples(*lines: str) -> str:
     """The end of a command's help: what to type, without the program's name."""
     return "\b\nExamples:\n" + "\n".join(f"  ./shingle {line}" for line in lines)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses, before anything long begins, a folder in which nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise Failure(f"{folder}: {error.strerror}; expected a folder to draw into.", status=2) from None
 
 
 def comma_separated(names: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import err, examples, out
+from shingle.cli.base import SEED, err, examples, out
 from shingle.evidence import table
 from shingle.machine.progress import Terminal
 from shingle.runs import experiment, matrix
@@ -17,7 +17,7 @@ from shingle.runs import experiment, matrix
 @click.argument("experiment_name", metavar="EXPERIMENT")
 @click.argument("name", metavar="CELL")
 @click.option("--scale", type=float, help="The experiment's own if not given.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), required=True,
     help="The file of its records, one line for each phase; it appears whole or not at all.",
@@ -25,9 +25,15 @@ from shingle.runs import experiment, matrix
 def command(experiment_name: str, name: str, scale: float | None, seed: int, record_file: Path) -> None:
     """Run one cell of an experiment, unless FILE holds its records already (`./shingle cells` lists them)."""
     chosen = experiment.find(experiment_name)
+    size = chosen.scale if scale is None else scale
     with Terminal(err) as progress:
         done = matrix.perform(
-            chosen, name, scale=scale or chosen.scale, seed=seed, record_file=record_file, progress=progress
+            chosen,
+            name,
+            scale=size,
+            seed=seed,
+            record_file=record_file,
+            progress=progress,
         )
     table.show(out, done.records, phases=done.run.plan.phases)
     if done.recorded_before:

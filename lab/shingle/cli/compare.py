@@ -11,7 +11,7 @@ import click
 
 from shingle.catalogue import drive, workload
 from shingle.catalogue import fs as file_systems
-from shingle.cli.base import comma_separated, examples, figure_option, record_option
+from shingle.cli.base import SEED, comma_separated, examples, figure_option, record_option
 from shingle.cli.show import perform
 from shingle.runs import run
 
@@ -22,8 +22,9 @@ _Command = Callable[..., None]
 def host_options(command: _Command) -> _Command:
     """An option of the command line for each that a run's simulated host has."""
     for each in reversed(run.host_options()):
+        values = click.IntRange(each.metadata["least"], each.metadata["most"])
         option = click.option(
-            f"--{each.name.replace('_', '-')}", type=click.IntRange(each.metadata["least"]), default=each.default,
+            f"--{each.name.replace('_', '-')}", type=values, default=each.default,
             show_default=True, help=each.metadata["help"],
         )  # fmt: skip
         command = option(command)
@@ -43,7 +44,7 @@ def host_options(command: _Command) -> _Command:
 @click.option("--fs", "fs_names", required=True, help="File systems, separated by commas.")
 @click.option("--workload", "workload_names", required=True, help="Workloads, separated by commas.")
 @click.option("--scale", type=float, default=0.01, show_default=True, help="1 is the paper's size.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same bytes.")
 @click.option("--capacity-gib", type=click.IntRange(1), help="A smaller drive of the same kind.")
 @host_options
 @click.option(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from shingle.build import build
-from shingle.cli.base import comma_separated, err, examples, out
+from shingle.cli.base import SEED, comma_separated, err, examples, out
 from shingle.evidence import table
 from shingle.failure import Failure
 from shingle.machine.progress import Terminal
@@ -28,7 +28,7 @@ from shingle.verify import crash, crash_workload, damage
 )
 @click.option("--workload", "workload_names", help="Only these workloads, separated by commas.")
 @click.option("--states", type=click.IntRange(1), default=1000, show_default=True, help="Distinct states in all.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same states.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same states.")
 @click.option("--replay", metavar="STATE", help="Check one state by its name, which a failure prints.")
 @click.option(
     "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."

@@ -12,7 +12,7 @@ import click
 
 from shingle.build import build
 from shingle.catalogue import drive
-from shingle.cli.base import examples, out
+from shingle.cli.base import SEED, examples, out
 from shingle.cli.drive_tool import common_options, crates, run_tool
 from shingle.evidence import validation_page
 from shingle.failure import Failure, unknown_name
@@ -109,7 +109,7 @@ def _curves(names: tuple[str, ...]) -> list[dict[str, Any]]:
 @click.option("--range", "size", help="From the drive's start on; all of it if not given.")
 @click.option("--count", type=click.IntRange(1), default=100_000, show_default=True, help="Requests.")
 @click.option("--depth", type=click.IntRange(1), default=1, show_default=True, help="Requests at a time.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--new", is_flag=True, help="A factory-new drive; otherwise every band was written before.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file.")
 def load(

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from shingle.build import build
-from shingle.cli.base import comma_separated, err, examples, out
+from shingle.cli.base import SEED, comma_separated, err, examples, out
 from shingle.debian import stock_kernel
 from shingle.evidence import table
 from shingle.failure import Failure
@@ -64,7 +64,7 @@ def package_command(folder: Path) -> None:
 @click.option("--states", type=click.IntRange(1), default=200, show_default=True, help="Distinct states in all.")
 @click.option("--kills", type=click.IntRange(0), default=0, show_default=True, help="So many kills, too.")
 @click.option("--disk", type=click.Choice(owner_cuts.DISKS), help="Only this kind of disk.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same states.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same states.")
 @click.option("--replay", metavar="STATE", help="Treat one state by its name, which a failure prints.")
 @click.option(
     "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."

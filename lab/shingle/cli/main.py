@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from types import FrameType
@@ -44,6 +45,8 @@ from shingle.cli.base import Group, err, examples
 from shingle.failure import Failure
 
 _EXIT_INTERRUPTED = 130
+# What a host lacks is no fault of the program, and no traceback.
+_OF_THE_HOST = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _VERBS = (
     architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures,
     file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, test, torture, watch, workloads,
@@ -85,4 +88,9 @@ def main() -> None:
         err.print("shingle: stopped.")
         sys.exit(_EXIT_INTERRUPTED)
     except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _OF_THE_HOST:
+            raise
+        err.print(f"shingle: {error.filename or 'a file'}: {error.strerror}.", markup=False, soft_wrap=True)
         sys.exit(1)

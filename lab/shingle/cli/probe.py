@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from shingle.catalogue import drive, probe
-from shingle.cli.base import err, examples
+from shingle.cli.base import SEED, err, examples
 from shingle.machine.progress import Terminal
 
 
@@ -33,7 +33,7 @@ from shingle.machine.progress import Terminal
     help="Write a drive profile that the lab can run.",
 )  # fmt: skip
 @click.option("--only", metavar="TEST,...", help="Only these tests, and those they need (docs/probe.md).")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same requests.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same requests.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--table", is_flag=True, help="Probe every simulated drive and renew the table of docs/probe.md.")
 def command(
@@ -51,7 +51,7 @@ def command(
     Whether it is conventional or shingled, its persistent cache, its bands, and when it cleans.
     """
     if sum((device is not None, drive_name is not None, table)) != 1:
-        raise click.UsageError("expected a DEVICE, or --drive NAME, or --table.")
+        raise click.UsageError("expected one of DEVICE, --drive NAME and --table, and no two of them.")
     if destructive is not None and device is None:
         raise click.UsageError("--destructive is for a DEVICE.")
     if drive_name is not None:

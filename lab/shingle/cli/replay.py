@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from shingle.catalogue import drive
-from shingle.cli.base import examples
+from shingle.cli.base import SEED, examples
 from shingle.cli.drive_tool import common_options, run_tool
 
 
 @click.command("replay", epilog=examples("replay x.trace --drive st8000as0002", "replay blkparse.txt --drive wd5000ys"))
 @click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--drive", "drive_name", required=True, help="A name that `./shingle drives` lists.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--new", is_flag=True, help="A factory-new drive; otherwise every band was written before.")
 @click.option("--trace-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the new trace here.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file.")

@@ -31,4 +31,5 @@ def command(
         raise Failure("--resume needs the file of records (--record), and cannot draw what is not run again.", status=2)
     chosen = experiment.find(name)
     out.print(f"{chosen.name}: {chosen.claim}", soft_wrap=True)
-    experiment_and_claim(chosen, record_file, figure_folder, scale or chosen.scale, range(1, seeds + 1), resume=resume)
+    size = chosen.scale if scale is None else scale
+    experiment_and_claim(chosen, record_file, figure_folder, size, range(1, seeds + 1), resume=resume)

@@ -8,7 +8,7 @@ import click
 from shingle.build import build
 from shingle.catalogue import drive
 from shingle.catalogue import fs as file_systems
-from shingle.cli.base import err, examples
+from shingle.cli.base import SEED, err, examples
 from shingle.machine.progress import Terminal
 from shingle.runs import shell
 
@@ -16,7 +16,7 @@ from shingle.runs import shell
 @click.command("shell", epilog=examples("shell", "shell --drive wd5000ys --fs xfs"))
 @click.option("--drive", "drive_name", default="st8000as0002", show_default=True)
 @click.option("--fs", "fs_name", default="ext4-lazy", show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 def command(drive_name: str, fs_name: str, seed: int) -> None:
     """A prompt inside the machine, the file system mounted at /mnt. Nothing is kept."""
     profile, variant = drive.find(drive_name), file_systems.find(fs_name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shingle.build import build
 from shingle.catalogue import drive
-from shingle.cli.base import err, out
+from shingle.cli.base import check_folder, err, out
 from shingle.evidence import claims_page, table
 from shingle.failure import Failure
 from shingle.machine import machine
@@ -73,6 +73,11 @@ def perform(
 ) -> list[Result]:
     """Builds, runs, prints the table, and writes what was asked for."""
     began = time.monotonic()
+    run.check_memory(cells)
+    if record_file is not None:
+        record.check_target(record_file)
+    if figure_folder is not None:
+        check_folder(figure_folder)
     known = record.read(record_file) if resume and record_file is not None and record_file.exists() else []
 
     def keep_records(result: Result) -> None:

@@ -11,7 +11,7 @@ import click
 
 from shingle import process
 from shingle.build import build
-from shingle.cli.base import comma_separated, err, examples, out
+from shingle.cli.base import SEED, comma_separated, err, examples, out
 from shingle.evidence import table
 from shingle.failure import Failure
 from shingle.machine.progress import Terminal
@@ -28,7 +28,7 @@ from shingle.verify import races, smp, torture
     ),
 )
 @click.option("--operations", type=click.IntRange(1), default=100_000, show_default=True, help="At least so many.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same series.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same series.")
 @click.option(
     "--mix", type=click.IntRange(10), default=1000, show_default=True, help="Of a life; a thread's operations."
 )

@@ -6,6 +6,7 @@ Everything but `host` is the same, byte for byte, for the same command and seed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -164,13 +165,38 @@ def line(record: Record) -> str:
 
 
 def write(path: Path, records: Iterable[Record]) -> None:
-    """Adds records to a file, all or none."""
+    """Adds records to a file, all or none: what cannot be written whole is taken back."""
     checked = list(records)
     for record in checked:
         check(record)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write("".join(line(record) + "\n" for record in checked))
+    data = "".join(line(record) + "\n" for record in checked).encode()
+    try:
+        with path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(before)
+                raise
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; these records are not in it.") from None
+
+
+def check_target(path: Path) -> None:
+    """Refuses, before anything long begins, a file to which records cannot be added: it holds others, or no records."""
+    there = path.exists()
+    try:
+        if there and path.is_file():
+            read(path)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; expected a file that records can be added to.", status=2) from None
+    if not there:
+        path.unlink()
 
 
 def replace(path: Path, records: Iterable[Record]) -> None:
@@ -188,9 +214,25 @@ def replace(path: Path, records: Iterable[Record]) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    records = [json.loads(text) for text in path.read_text().splitlines() if text.strip()]
-    for record in records:
-        check(record)
+    """The records of a file; a line that is none is a failure that names it."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; expected a file of records.", status=2) from None
+    records: list[Record] = []
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            why = "cut off, as by a full disk or a kill" if number == len(lines) and records else "no JSON"
+            raise Failure(f"{path}, line {number}: {why}; expected a record (docs/records.md).", status=2) from None
+        try:
+            check(record)
+        except Failure as failure:
+            raise Failure(f"{path}, line {number}: {failure}", status=2) from None
+        records.append(record)
     return records
 
 

@@ -43,13 +43,14 @@ PAPER_SMALL_PARTITION_BYTES = 400_000_000_000
 # 64 GiB through FUSE, on a host that does other things too.
 _HOST_LIMIT_S = 4 * 3600.0
 _SETTLE_S = 120
+_GIB = 1 << 30
 # What a machine needs beside its memory: the drive's contents, the host's share.
 RESERVE_MIB = 1024
 
 
-def _host_option(default: int, *, least: int, help: str) -> Any:
+def _host_option(default: int, *, least: int, most: int, help: str) -> Any:
     """A field of `Run` that is a field of `Boot`, a key of a record's configuration and an option of `compare`, too."""
-    return field(default=default, metadata={"least": least, "help": help})
+    return field(default=default, metadata={"least": least, "most": most, "help": help})
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,18 @@ class Run:
     profile: Profile
     variant: FileSystem
     plan: Plan
-    memory_mib: int = _host_option(DEFAULT_MEMORY_MIB, least=128, help="Memory of the simulated host.")
+    memory_mib: int = _host_option(DEFAULT_MEMORY_MIB, least=128, most=1 << 20, help="Memory of the simulated host.")
     call_ns: int = _host_option(
-        machine.DEFAULT_CALL_NS, least=1, help="Virtual time that a system call costs which changes no name."
+        machine.DEFAULT_CALL_NS,
+        least=1,
+        most=machine.NS_PER_S,
+        help="Virtual time that a system call costs which changes no name.",
     )
     name_ns: int = _host_option(
-        machine.DEFAULT_NAME_NS, least=1, help="Virtual time that a system call costs which changes a name."
+        machine.DEFAULT_NAME_NS,
+        least=1,
+        most=machine.NS_PER_S,
+        help="Virtual time that a system call costs which changes a name.",
     )
     capacity_bytes: int | None = None
     experiment: str | None = None
@@ -116,7 +123,7 @@ class Run:
 
 
 def host_options() -> tuple[Field[int], ...]:
-    """The options of the simulated host, each with its least value and its help."""
+    """The options of the simulated host, each with its least and its largest value and its help."""
     return tuple(each for each in fields(Run) if "least" in each.metadata)
 
 
@@ -360,10 +367,23 @@ def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) ->
 
 
 def available_mib() -> int:
+    return _meminfo_mib("MemAvailable")
+
+
+def _meminfo_mib(name: str) -> int:
     for text in Path("/proc/meminfo").read_text().splitlines():
-        if text.startswith("MemAvailable:"):
+        if text.startswith(f"{name}:"):
             return int(text.split()[1]) >> 10
     return 0
+
+
+def check_memory(runs: Sequence[Run]) -> None:
+    """Refuses a machine that this host cannot hold."""
+    largest, host = max(run.memory_mib for run in runs), _meminfo_mib("MemTotal")
+    if largest > host:
+        raise Failure(
+            f"a machine of {largest:,} MiB of memory does not fit this host, which has {host:,} MiB.", status=2
+        )
 
 
 def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
@@ -397,8 +417,13 @@ def cells(
     template: Run | None = None,
 ) -> list[Run]:
     """The runs of a comparison, checked before anything is built."""
+    if not fs_names:
+        raise Failure("no file system was named.", status=2)
     profile = drive_name if isinstance(drive_name, Profile) else drive.find(drive_name)
-    capacity = capacity_bytes or drive.capacity_of(profile)
+    largest = drive.capacity_of(profile)
+    capacity = capacity_bytes or largest
+    if capacity > largest:
+        raise Failure(f"{profile.name} has {largest / _GIB:,.0f} GiB: {capacity / _GIB:,.0f} are too many.", status=2)
     drive.check_zones(profile, capacity)
     runs = []
     for name in dict.fromkeys(fs_names):
