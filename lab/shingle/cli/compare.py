@@ -11,8 +11,8 @@ import click
 
 from shingle.catalogue import drive, workload
 from shingle.catalogue import fs as file_systems
-from shingle.cli.base import SEED, comma_separated, examples, figure_option, record_option
-from shingle.cli.show import perform
+from shingle.cli.base import SEED, comma_separated, examples, figure_option, record_option, wide_option
+from shingle.cli.perform import perform
 from shingle.runs import run
 
 _GIB = 1 << 30
@@ -54,6 +54,7 @@ def host_options(command: _Command) -> _Command:
 @click.option("--aged", is_flag=True, help="On file systems that have been used (docs/records.md).")
 @record_option
 @figure_option
+@wide_option
 def command(
     drive_name: str,
     fs_names: str,
@@ -65,6 +66,7 @@ def command(
     aged: bool,
     record_file: Path | None,
     figure_folder: Path | None,
+    wide: bool,
     **host: int,
 ) -> None:
     """Run the same workload on several file systems, side by side."""
@@ -75,4 +77,4 @@ def command(
     for cell in cells if aged else []:
         file_systems.check_can_age(cell.variant, host_managed=drive.is_host_managed(cell.profile))
     cells = [replace(cell, age=age, faults=fault_plan, **host) for cell in cells]  # type: ignore[arg-type]
-    perform(cells, record_file, figure_folder, plan.phases)
+    perform(cells, record_file, figure_folder, plan.phases, wide=wide)

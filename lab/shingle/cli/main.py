@@ -36,6 +36,7 @@ from shingle.cli import (
     report,
     run,
     shell,
+    show,
     test,
     torture,
     watch,
@@ -49,7 +50,7 @@ _EXIT_INTERRUPTED = 130
 _OF_THE_HOST = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _VERBS = (
     architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures,
-    file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, test, torture, watch, workloads,
+    file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture, watch, workloads,
 )  # fmt: skip
 
 

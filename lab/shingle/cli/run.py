@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import examples, figure_option, out, record_option
-from shingle.cli.show import experiment_and_claim
+from shingle.cli.base import examples, figure_option, out, record_option, wide_option
+from shingle.cli.perform import experiment_and_claim
 from shingle.failure import Failure
 from shingle.runs import experiment
 
@@ -20,8 +20,15 @@ from shingle.runs import experiment
 @record_option
 @click.option("--resume", is_flag=True, help="Run only what the file of records does not hold yet.")
 @figure_option
+@wide_option
 def command(
-    name: str, scale: float | None, seeds: int, record_file: Path | None, resume: bool, figure_folder: Path | None
+    name: str,
+    scale: float | None,
+    seeds: int,
+    record_file: Path | None,
+    resume: bool,
+    figure_folder: Path | None,
+    wide: bool,
 ) -> None:
     """Run an experiment (a file below experiments/) and check its claim.
 
@@ -32,4 +39,4 @@ def command(
     chosen = experiment.find(name)
     out.print(f"{chosen.name}: {chosen.claim}", soft_wrap=True)
     size = chosen.scale if scale is None else scale
-    experiment_and_claim(chosen, record_file, figure_folder, size, range(1, seeds + 1), resume=resume)
+    experiment_and_claim(chosen, record_file, figure_folder, size, range(1, seeds + 1), resume=resume, wide=wide)

@@ -162,7 +162,8 @@ def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[
             shown.add_row(*cells(each))
         yield shown
     if not found and not targets:
-        raise Failure(f"no record of {', '.join(map(str, files))} is of an experiment with claims.")
+        names = " ".join(map(str, files))
+        raise Failure(f"{names}: no record is of an experiment with claims; `./shingle show {names}` shows them.")
     if not found:
         known = sorted({claim.target for chosen in experiments() for claim in chosen.claims})
         raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)

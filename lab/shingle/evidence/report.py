@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import jinja2
 from markupsafe import Markup
 
-from shingle.evidence import claims_page, figures, plot, table
+from shingle.evidence import claims_page, figures, own, plot, table
 from shingle.runs import experiment, record
 from shingle.runs.claims import Judged, Verdict, judged, number
 from shingle.runs.experiment import Experiment
@@ -93,22 +93,31 @@ class Off:
 
 
 def html(files: Sequence[Path] = ()) -> str:
-    """The page, of the records in `files`, or of those in results/."""
+    """The page, of the records in `files`, those of no experiment included, or of those in results/."""
     given = [each for path in files for each in record.read(path)]
+    if files and not given:
+        raise NotRecorded(f"{', '.join(map(str, files))}: no records.")
     sections, off, records = [], [], 0
     everything: dict[bool, list[Judged]] = {False: [], True: []}
+    chosen_from = experiment.all_of_them()
+    experiments = {each.name for each in chosen_from}
     with tempfile.TemporaryDirectory(prefix="shingle-report-") as folder:
-        for chosen in experiment.all_of_them():
-            own = (
+        for chosen in chosen_from:
+            kept = (
                 [each for each in given if each["experiment"] == chosen.name]
                 if files
                 else claims_page.records_of(chosen)
             )
-            rows = judged(chosen.claims, own)
+            if files and not kept:
+                continue
+            rows = judged(chosen.claims, kept)
             everything[chosen.varied] += rows
-            records += len(own)
-            sections.append(_section(chosen, own, rows, *_figure(chosen, own, Path(folder))))
+            records += len(kept)
+            sections.append(_section(chosen, kept, rows, *_figure(chosen, kept, Path(folder))))
             off += list(_not_reproduced(chosen, rows))
+        if others := [each for each in given if each["experiment"] not in experiments]:
+            sections.insert(0, _of_no_experiment(others, Path(folder)))
+            records += len(others)
     script = Markup((_HERE / "report.js").read_text())
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -141,10 +150,26 @@ def _section(
         claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
         if rows
         else None,
-        records=_records(chosen, records) if records else None,
+        records=_records(chosen.name, records) if records else None,
         figure=figure,
         undrawn=undrawn,
     )
+
+
+def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
+    """What `compare` and others recorded: a table and a figure, and no claim."""
+    name = "runs-of-your-own"
+    try:
+        own.draw(records, folder / name)
+        title = "Virtual time of each phase, by file system", "Bars: the work, and the drive's cleaning after it."
+        figure, undrawn = Markup(inlined((folder / f"{name}.svg").read_text(), name, title)), ""
+    except NotRecorded as missing:
+        figure, undrawn = None, _sentence(str(missing).removesuffix("."))
+    return Section(
+        name=name, claim="Runs that are of no experiment.", source="", command="./shingle compare … --record FILE",
+        setting=_first_up(claims_page.setting(records)), scaling="", finding="", held=(), claims=None,
+        records=_records(name, records), figure=figure, undrawn=undrawn,
+    )  # fmt: skip
 
 
 def _sentence(text: str) -> str:
@@ -209,7 +234,7 @@ def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]
         yield Off(chosen.name, reason, _claims(f"{chosen.name}-off-{place}", caption, claims))
 
 
-def _records(chosen: Experiment, records: Sequence[Record]) -> Table:
+def _records(name: str, records: Sequence[Record]) -> Table:
     """What the figures are drawn from: means over the seeds, with their standard deviations."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for each in records:
@@ -231,7 +256,7 @@ def _records(chosen: Experiment, records: Sequence[Record]) -> Table:
         ]  # fmt: skip
         failed = " (failed)" if any("failed" in each for each in same) else ""
         rows.append((Cell(phase + failed), Cell(file_system), Cell(drive), Cell(scale), Cell(str(seeds)), *values))
-    return Table(f"{chosen.name}-records", f"What {chosen.name} recorded", columns, tuple(rows))
+    return Table(f"{name}-records", f"What {name} recorded", columns, tuple(rows))
 
 
 def _measured(records: Sequence[Record], field: str) -> Cell:

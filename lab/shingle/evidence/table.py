@@ -9,6 +9,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from shingle.runs.record import Record
@@ -89,18 +90,57 @@ def of_records(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
     return table
 
 
-def show(console: Console, records: Sequence[Record], *, phases: Sequence[str]) -> None:
-    put(console, of_records(records, phases=phases))
+# What fits 80 columns, the phase on a line of its own.
+_NARROW = (
+    Column("virtual\ntime", COLUMNS[0].text),
+    Column("data\nMiB", _bytes("data_written_bytes")),
+    Column("metadata\nMiB", _bytes("metadata_written_bytes")),
+    Column("journal\nMiB", _bytes("journal_written_bytes")),
+    Column("meta MiB\nread", _metadata_read),
+    Column("bands\ndirty", lambda record: count(record["bands_dirty"])),
+    Column("cleaning\nafterwards", lambda record: seconds(record["cleaning_s"])),
+)
 
 
-def put(console: Console, table: Table) -> None:
+def narrow(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
+    """The same in 80 columns, without the superblock and the bands that were cleaned."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("file system", overflow="fold")
+    for column in _NARROW:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+    for phase in phases:
+        rows = [record for record in records if record["phase"] == phase]
+        if rows:
+            table.add_row(f"[bold]{phase}[/bold]")
+        for record in rows:
+            cells = (column.text(record) for column in _NARROW)
+            table.add_row(f" {record['file_system']}", *cells, end_section=record is rows[-1])
+    return table
+
+
+def show(console: Console, records: Sequence[Record], *, phases: Sequence[str], wide: bool = False) -> None:
+    """Prints the table of records: with all columns, or where a terminal is too narrow for them with fewer."""
+    whole = of_records(records, phases=phases)
+    fits = Measurement.get(console, console.options.update(max_width=1000), whole).maximum <= console.width
+    if wide or fits or not console.is_terminal:
+        put(console, whole, wide=wide)
+        return
+    settings = list(dict.fromkeys(setting(record) for record in records))
+    for each in settings:
+        if len(settings) > 1:
+            console.print(f"{each} per name change")
+        put(console, narrow([record for record in records if setting(record) == each], phases=phases))
+    console.print("with --wide: superblock, bands cleaned", style="dim")
+
+
+def put(console: Console, table: Table, *, wide: bool = False) -> None:
     """Prints a table; where there is no terminal, wide enough for every column."""
-    if console.is_terminal:
+    if console.is_terminal and not wide:
         console.print(table)
         return
-    wide = Console(file=console.file, width=190, force_terminal=False)
-    with wide.capture() as capture:
-        wide.print(table)
+    whole = Console(file=console.file, width=190, force_terminal=False)
+    with whole.capture() as capture:
+        whole.print(table)
     console.file.write("".join(f"{text.rstrip()}\n" for text in capture.get().splitlines()))
 
 
