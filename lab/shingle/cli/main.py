@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import subprocess
 import sys
 from types import FrameType
 from typing import NoReturn
@@ -12,6 +13,7 @@ from typing import NoReturn
 import click
 
 from shingle import process
+from shingle.build import build as machine_build
 from shingle.cli import (
     architecture,
     build,
@@ -44,6 +46,7 @@ from shingle.cli import (
 )
 from shingle.cli.base import Group, err, examples
 from shingle.failure import Failure
+from shingle.paths import ROOT
 
 _EXIT_INTERRUPTED = 130
 # What a host lacks is no fault of the program, and no traceback.
@@ -54,7 +57,19 @@ _VERBS = (
 )  # fmt: skip
 
 
+def _version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """The commit, with what is changed since, and the kernel that it is made for."""
+    if asked:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        commit = said.stdout.strip() or "of no commit"
+        click.echo(f"Shingle {commit}, for Linux {machine_build.pinned_version()}")
+        context.exit()
+
+
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=examples("demo", "test"))
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Say which.")
 def cli() -> None:
     """Linux's own file systems, in virtual time, on simulated shingled disks."""
 
