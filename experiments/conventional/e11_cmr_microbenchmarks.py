@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
         "seeks. The disk's read-ahead is not why: segments of 1 and 2 MiB, not 512 KiB, change nothing at a tenth, "
         "64 of them, not 16, make 11.8 times 9.3. RemoveFiles gains more where directories lie as in 2016 (T7b; "
         "e26). Five seeds at a tenth (e11.seeds.jsonl) differ by 3 % in a gain at most (standard deviation), and "
-        "each phase is faster beyond its confidence interval; only the unmount is slower, 66 to 74 ms for 37, "
+        "each phase is faster beyond its confidence interval; only the unmount is slower, 56 to 63 ms for 37, "
         "because it writes the map's snapshot."
     ),
     claims=(*FIGURE_7, *TABLE_2, *SPREADS),

@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
         "MakeDirs and CreateFiles gain less than the paper's, because calls cost the same with and without "
         "journal_lazy: 62 of its 63 s, and 60 of 69. MakeDirs on ext4-lazy leaves bands of the journal: runs end in "
         "them. Five seeds at a tenth (e13.seeds.jsonl) differ by 5 % in a gain at most (standard deviation), and "
-        "each phase is faster beyond its confidence interval; only the unmount is slower, 38 to 43 ms for 8 to 12."
+        "each phase is faster beyond its confidence interval; only the unmount is slower, 32 to 45 ms for 5 to 15."
     ),
     expectations=(),
     scale=SCALE,
