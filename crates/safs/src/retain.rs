@@ -3,15 +3,15 @@
 //!
 //! A *ring file* gives its head up, a zone's worth at a time, so that whole zones become free. A *ring directory* unlinks
 //! its oldest files, in the order in which they got their names; the newest stays, and directories in it are left alone.
-//! Where the retention names a target, nothing is forgotten here: whoever mounted it copies what is spent there, verifies
-//! the copy, and then says `forget`.
+//! Where the retention asks for copies, nothing is forgotten here: the program that mounted copies what is spent, verifies
+//! the copy, and then says `forget`. Where to, the file system does not say.
 
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::ZonedDevice;
 
-/// The attribute that sets a retention, as `bytes=N seconds=N to=DIRECTORY`; what is not said is no limit.
+/// The attribute that sets a retention, as `bytes=N seconds=N copy`; what is not said is no limit.
 pub const RETAIN_ATTRIBUTE: &[u8] = b"user.safs.retain";
 /// Parts of a retention that are given up at a time: so much smaller than it are the steps.
 const PARTS: u64 = 8;
@@ -25,32 +25,25 @@ pub struct Retention {
     pub bytes: Option<u64>,
     /// What is younger.
     pub seconds: Option<u64>,
-    /// Where older data are copied, a directory of the host.
-    pub target: Option<String>,
+    /// Older data are copied before they go.
+    pub is_copied: bool,
 }
 
 impl Retention {
     /// Reads the attribute's value.
     pub fn parse(value: &[u8]) -> Result<Self> {
         const WRONG: Error =
-            Error::Invalid("a retention is bytes=N or seconds=N, and perhaps to=DIRECTORY");
-        let mut rest = std::str::from_utf8(value).map_err(|_| WRONG)?.trim();
+            Error::Invalid("a retention is bytes=N or seconds=N, and perhaps copy");
+        let text = std::str::from_utf8(value).map_err(|_| WRONG)?;
         let mut retention = Retention::default();
-        while !rest.is_empty() {
-            // A directory's name may have spaces, so it comes last.
-            if let Some(target) = rest.strip_prefix("to=") {
-                retention.target = Some(target.to_string());
-                break;
-            }
-            let (word, others) = rest.split_once(' ').unwrap_or((rest, ""));
-            let (name, number) = word.split_once('=').ok_or(WRONG)?;
-            let number = number.parse().map_err(|_| WRONG)?;
-            match name {
-                "bytes" => retention.bytes = Some(number),
-                "seconds" => retention.seconds = Some(number),
+        for word in text.split_ascii_whitespace() {
+            let (name, number) = word.split_once('=').unwrap_or((word, ""));
+            match (name, number.parse()) {
+                ("bytes", Ok(number)) => retention.bytes = Some(number),
+                ("seconds", Ok(number)) => retention.seconds = Some(number),
+                ("copy", Err(_)) if word == "copy" => retention.is_copied = true,
                 _ => return Err(WRONG),
             }
-            rest = others.trim_start();
         }
         match (retention.bytes, retention.seconds) {
             (None, None) => Err(WRONG),
@@ -62,8 +55,8 @@ impl Retention {
     pub fn encode(&self) -> String {
         let bytes = self.bytes.map(|bytes| format!("bytes={bytes}"));
         let seconds = self.seconds.map(|seconds| format!("seconds={seconds}"));
-        let target = self.target.as_ref().map(|target| format!("to={target}"));
-        let words: Vec<String> = bytes.into_iter().chain(seconds).chain(target).collect();
+        let copy = self.is_copied.then(|| "copy".into());
+        let words: Vec<String> = bytes.into_iter().chain(seconds).chain(copy).collect();
         words.join(" ")
     }
 }
@@ -79,8 +72,22 @@ pub struct Spent {
     pub from: u64,
     /// Where it ends.
     pub to: u64,
-    /// Where it is to be copied.
-    pub target: Option<String>,
+    /// It is to be copied first.
+    pub is_copied: bool,
+    /// What tells that it is still what was found: of a file that goes as a whole its change time and its size, of a
+    /// beginning its extents.
+    pub(crate) mark: Mark,
+}
+
+/// See `Spent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Changed(i64, u64),
+    Extents(Vec<(u64, Extent)>),
+}
+
+fn changed(inode: &Inode) -> Mark {
+    Mark::Changed(inode.ctime_ns, inode.size)
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
@@ -88,17 +95,23 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn spent(&mut self) -> Result<Vec<Spent>> {
         let mut spent = Vec::new();
         for ino in self.retained.clone() {
-            // A retention that cannot be read keeps everything.
-            let value = self.xattr(ino, RETAIN_ATTRIBUTE);
-            let Ok(retention) = value.and_then(|value| Retention::parse(&value)) else {
-                continue;
-            };
-            match self.attributes(ino)?.file_type {
-                FileType::Directory => self.spent_entries(ino, &retention, &mut spent)?,
-                _ => spent.extend(self.spent_head(ino, &retention)?),
+            // A retention that cannot be read keeps everything, and hinders no other.
+            match self.spent_of(ino) {
+                Ok(of_this) => spent.extend(of_this),
+                Err(Error::Corrupt { .. } | Error::Device { .. } | Error::Invalid(_)) => {}
+                Err(Error::NotFound | Error::NoAttribute) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(spent)
+    }
+
+    fn spent_of(&mut self, ino: Ino) -> Result<Vec<Spent>> {
+        let retention = Retention::parse(&self.xattr(ino, RETAIN_ATTRIBUTE)?)?;
+        match self.attributes(ino)?.file_type {
+            FileType::Directory => self.spent_entries(ino, &retention),
+            _ => Ok(self.spent_head(ino, &retention)?.into_iter().collect()),
+        }
     }
 
     /// Forgets what is spent and needs no copy.
@@ -114,12 +127,19 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     fn retain_all(&mut self) -> Result {
         let spent = self.spent()?;
-        let ours = spent.iter().filter(|spent| spent.target.is_none());
+        let ours = spent.iter().filter(|spent| !spent.is_copied);
         ours.into_iter().try_for_each(|spent| self.forget(spent))
     }
 
     /// Forgets what is spent. What has changed meanwhile stays.
     pub fn forget(&mut self, spent: &Spent) -> Result {
+        let mark = match self.mark_of(spent) {
+            Err(Error::NotFound) => return Ok(()),
+            mark => mark?,
+        };
+        if mark != spent.mark {
+            return Ok(());
+        }
         match &spent.entry {
             None => self.truncate_head(spent.ino, spent.to),
             Some((parent, name)) => match self.lookup(*parent, name) {
@@ -128,6 +148,36 @@ impl<D: ZonedDevice> FileSystem<D> {
                 Err(error) => Err(error),
             },
         }
+    }
+
+    fn mark_of(&mut self, spent: &Spent) -> Result<Mark> {
+        match spent.mark {
+            Mark::Changed(..) => Ok(changed(&self.attributes(spent.ino)?)),
+            Mark::Extents(_) => self.extents_before(spent.ino, spent.from, spent.to),
+        }
+    }
+
+    /// The extents that hold a file's bytes from one place to another. Bytes of a file never change, but a file can be
+    /// emptied and written anew: then others are there.
+    fn extents_before(&mut self, ino: Ino, from: u64, to: u64) -> Result<Mark> {
+        let mut found: Vec<(u64, Extent)> = Vec::new();
+        let mut at = from / BLOCK as u64;
+        while at * (BLOCK as u64) < to {
+            let extents = self.extents(ino, at, LOOK_MAX)?;
+            let new = extents.into_iter().filter(|(logical, _)| *logical >= at);
+            let before = found.len();
+            found.extend(new.take_while(|(logical, _)| logical * (BLOCK as u64) < to));
+            match found[before..].last() {
+                Some((logical, extent)) => at = logical + extent.blocks(),
+                None => break,
+            }
+        }
+        Ok(Mark::Extents(found))
+    }
+
+    /// Whether somebody has a file open.
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|open| open.handles > 0)
     }
 
     /// The beginning of a ring file, if there is a step's worth of it.
@@ -146,12 +196,16 @@ impl<D: ZonedDevice> FileSystem<D> {
         if let Some(seconds) = retention.seconds {
             to = to.max(self.older_than(ino, inode.head, self.before(seconds))?);
         }
-        Ok((to > inode.head).then_some(Spent {
+        if to <= inode.head {
+            return Ok(None);
+        }
+        Ok(Some(Spent {
             ino,
             entry: None,
             from: inode.head,
             to,
-            target: retention.target.clone(),
+            is_copied: retention.is_copied,
+            mark: self.extents_before(ino, inode.head, to)?,
         }))
     }
 
@@ -179,19 +233,18 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// The oldest files of a ring directory.
-    fn spent_entries(
-        &mut self,
-        parent: Ino,
-        retention: &Retention,
-        spent: &mut Vec<Spent>,
-    ) -> Result {
+    fn spent_entries(&mut self, parent: Ino, retention: &Retention) -> Result<Vec<Spent>> {
+        let mut spent = Vec::new();
         let mut files = Vec::new();
         let mut bytes = 0;
         for entry in self.entries(parent, 0, LOOK_MAX)? {
             if entry.file_type != FileType::Regular {
                 continue;
             }
-            let inode = self.attributes(entry.ino)?;
+            // What cannot be read stays, and hinders no other.
+            let Ok(inode) = self.attributes(entry.ino) else {
+                continue;
+            };
             bytes += inode.stored;
             files.push((entry, inode));
         }
@@ -209,10 +262,11 @@ impl<D: ZonedDevice> FileSystem<D> {
                 entry: Some((parent, entry.name)),
                 from: inode.head,
                 to: inode.size,
-                target: retention.target.clone(),
+                is_copied: retention.is_copied,
+                mark: changed(&inode),
             });
         }
-        Ok(())
+        Ok(spent)
     }
 
     /// Sets a retention, as an attribute and as a mark that a mount finds.
