@@ -554,7 +554,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.refusal.is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns) {
             self.sync()?;
         }
-        self.retain()
+        self.retain_slowly()
     }
 
     /// A file is used; until it is released it stays, even without a name.

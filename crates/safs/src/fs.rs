@@ -12,6 +12,7 @@ use crate::format::*;
 use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
+use crate::retain::Rings;
 use crate::staging::Open;
 use crate::zones::Zones;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,6 +81,8 @@ pub struct FileSystem<D> {
     pub(crate) unverified: BTreeSet<Ino>,
     /// Files and directories with a retention.
     pub(crate) retained: BTreeSet<Ino>,
+    /// What the directories among them hold.
+    pub(crate) rings: Rings,
     /// What is spent is being forgotten.
     pub(crate) is_retaining: bool,
     /// Stream zones that their files left, partly written.
@@ -95,6 +98,8 @@ pub struct FileSystem<D> {
     /// Why nothing can be written.
     pub(crate) refusal: Option<String>,
     pub(crate) was_clean: bool,
+    /// What was lost of the catalog, and what of it was found elsewhere.
+    pub(crate) salvaged: Vec<String>,
     pub(crate) counters: Counters,
 }
 
@@ -205,6 +210,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Applies a batch to what is in memory.
     pub(crate) fn apply(&mut self, batch: &[Change]) -> Result {
         for change in batch {
+            self.rings.note(change);
             match change {
                 Change::Put(key, value) => self.catalog.put(key.clone(), value.clone()),
                 Change::Delete(key) => self.catalog.delete(key.clone()),

@@ -620,7 +620,11 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.with(|fs| fs.xattrs(ino(number)));
         let joined = names.map(|names| {
-            let ended = names.into_iter().map(|mut name| {
+            // A name with a zero in it would be read as two.
+            let shown = names
+                .into_iter()
+                .filter(|name| !is_refused(OsStr::from_bytes(name)) && !name.contains(&0));
+            let ended = shown.map(|mut name| {
                 name.push(0);
                 name
             });

@@ -14,6 +14,7 @@ use crate::layout::{self, Layout};
 use crate::lru::Lru;
 use crate::node_store::NodeStore;
 use crate::options::Options;
+use crate::retain::Rings;
 use crate::zones::Zones;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zoned::{Block, ZoneId, ZonedDevice};
@@ -108,6 +109,17 @@ struct Put {
 impl<D: ZonedDevice> FileSystem<D> {
     /// Mounts a file system. Time is in nanoseconds since 1970.
     pub fn mount(device: D, options: Options, now_ns: i64) -> Result<Self> {
+        FileSystem::mount_slowly(device, options, now_ns, |_| ())
+    }
+
+    /// The same; `progress` is told each zone that is read, which is done only for a repair and if a part of the catalog is
+    /// lost.
+    pub fn mount_slowly(
+        device: D,
+        options: Options,
+        now_ns: i64,
+        mut progress: impl FnMut(ZoneId),
+    ) -> Result<Self> {
         let mut disk = Disk::new(device)?;
         let superblock = superblock(&mut disk)?;
         let layout = layout::suits(&disk, &superblock)?;
@@ -148,6 +160,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 inodes: root.inodes,
                 unverified: BTreeSet::new(),
                 retained: BTreeSet::new(),
+                rings: Rings::default(),
                 is_retaining: false,
                 left_zones: Vec::new(),
                 segment_buffer: Vec::new(),
@@ -158,10 +171,14 @@ impl<D: ZonedDevice> FileSystem<D> {
                 waiting_files: 0,
                 refusal,
                 was_clean: root.clean,
+                salvaged: Vec::new(),
                 counters: Counters::default(),
                 superblock,
                 disk,
             };
+            if fs.options.repair {
+                fs.salvage(&mut progress)?;
+            }
             fs.recover()?;
             return Ok(fs);
         }

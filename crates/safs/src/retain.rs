@@ -9,13 +9,14 @@
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
+use std::collections::BTreeMap;
 use zoned::ZonedDevice;
 
 /// The attribute that sets a retention, as `bytes=N seconds=N copy`; what is not said is no limit.
 pub const RETAIN_ATTRIBUTE: &[u8] = b"user.safs.retain";
 /// Parts of a retention that are given up at a time: so much smaller than it are the steps.
 const PARTS: u64 = 8;
-/// Entries of a ring directory, or extents of a ring file, that one pass looks at.
+/// Entries of a ring directory, or extents of a ring file, that one look takes.
 const LOOK_MAX: usize = 4096;
 
 /// What is kept.
@@ -90,13 +91,90 @@ fn changed(inode: &Inode) -> Mark {
     Mark::Changed(inode.ctime_ns, inode.size)
 }
 
+/// What ring directories hold, so that nobody has to add it up: kept by every change of a name and of an inode.
+#[derive(Default)]
+pub(crate) struct Rings(BTreeMap<Ino, Ring>);
+
+/// The regular files of a ring directory.
+#[derive(Default)]
+struct Ring {
+    files: BTreeMap<u64, Ino>,
+    stored: BTreeMap<Ino, u64>,
+    bytes: u64,
+    /// Until all have been counted: those up to this id are.
+    counted_to: Option<u64>,
+}
+
+impl Ring {
+    fn add(&mut self, id: u64, ino: Ino, stored: u64) {
+        self.files.insert(id, ino);
+        self.stored.entry(ino).or_insert(0);
+        self.set(ino, stored);
+    }
+
+    fn set(&mut self, ino: Ino, stored: u64) {
+        if let Some(known) = self.stored.get_mut(&ino) {
+            self.bytes = self.bytes - *known + stored;
+            *known = stored;
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        let ino = self.files.remove(&id);
+        let stored = ino.and_then(|ino| self.stored.remove(&ino));
+        self.bytes -= stored.unwrap_or(0);
+    }
+}
+
+impl Rings {
+    /// A change was made.
+    pub fn note(&mut self, change: &Change) {
+        let (key, value) = match change {
+            Change::Put(key, value) if !self.0.is_empty() => (key, Some(value)),
+            Change::Delete(key) if !self.0.is_empty() => (key, None),
+            _ => return,
+        };
+        let Some(ino) = key.ino() else {
+            return;
+        };
+        let is = |kind: Kind| key.kind() == Some(kind as u8);
+        if is(Kind::Order) {
+            let (ring, id) = (self.0.get_mut(&ino), key.number());
+            let (Some(ring), Some(id)) = (ring, id) else {
+                return;
+            };
+            let entry = value.and_then(|value| Dirent::decode_order(key, value).ok());
+            match entry {
+                None => ring.remove(id),
+                Some(entry) if entry.file_type == FileType::Regular => {
+                    // Who counts will come to it. Its inode's record follows.
+                    if ring.counted_to.is_none() {
+                        ring.add(id, entry.ino, 0);
+                    }
+                }
+                Some(_) => {}
+            }
+        } else if is(Kind::Inode) {
+            let inode = value.and_then(|value| Inode::decode(value).ok());
+            for ring in self.0.values_mut().filter(|ring| ring.stored.contains_key(&ino)) {
+                ring.set(ino, inode.as_ref().map_or(0, |inode| inode.stored));
+            }
+        }
+    }
+}
+
 impl<D: ZonedDevice> FileSystem<D> {
     /// What of ring files and directories is spent.
     pub fn spent(&mut self) -> Result<Vec<Spent>> {
+        self.all_spent(false)
+    }
+
+    /// The same; what was not counted yet of ring directories is counted now, if it is needed `now`.
+    fn all_spent(&mut self, now: bool) -> Result<Vec<Spent>> {
         let mut spent = Vec::new();
         for ino in self.retained.clone() {
             // A retention that cannot be read keeps everything, and hinders no other.
-            match self.spent_of(ino) {
+            match self.spent_of(ino, now) {
                 Ok(of_this) => spent.extend(of_this),
                 Err(Error::Corrupt { .. } | Error::Device { .. } | Error::Invalid(_)) => {}
                 Err(Error::NotFound | Error::NoAttribute) => {}
@@ -106,27 +184,36 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(spent)
     }
 
-    fn spent_of(&mut self, ino: Ino) -> Result<Vec<Spent>> {
+    fn spent_of(&mut self, ino: Ino, now: bool) -> Result<Vec<Spent>> {
         let retention = Retention::parse(&self.xattr(ino, RETAIN_ATTRIBUTE)?)?;
         match self.attributes(ino)?.file_type {
-            FileType::Directory => self.spent_entries(ino, &retention),
+            FileType::Directory => self.spent_entries(ino, &retention, now),
             _ => Ok(self.spent_head(ino, &retention)?.into_iter().collect()),
         }
     }
 
-    /// Forgets what is spent and needs no copy.
+    /// Forgets what is spent and needs no copy, because room is short.
     pub(crate) fn retain(&mut self) -> Result {
+        self.retain_all(true)
+    }
+
+    /// The same, because time has passed: of a large ring directory that was not looked at since the mount only a part is.
+    pub(crate) fn retain_slowly(&mut self) -> Result {
+        self.retain_all(false)
+    }
+
+    fn retain_all(&mut self, now: bool) -> Result {
         if self.is_retaining || self.retained.is_empty() || self.refusal.is_some() {
             return Ok(());
         }
         self.is_retaining = true;
-        let done = self.retain_all();
+        let done = self.forget_spent(now);
         self.is_retaining = false;
         done
     }
 
-    fn retain_all(&mut self) -> Result {
-        let spent = self.spent()?;
+    fn forget_spent(&mut self, now: bool) -> Result {
+        let spent = self.all_spent(now)?;
         let ours = spent.iter().filter(|spent| !spent.is_copied);
         ours.into_iter().try_for_each(|spent| self.forget(spent))
     }
@@ -232,31 +319,68 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(to)
     }
 
-    /// The oldest files of a ring directory.
-    fn spent_entries(&mut self, parent: Ino, retention: &Retention) -> Result<Vec<Spent>> {
-        let mut spent = Vec::new();
-        let mut files = Vec::new();
-        let mut bytes = 0;
-        for entry in self.entries(parent, 0, LOOK_MAX)? {
-            if entry.file_type != FileType::Regular {
-                continue;
+    /// The bytes of a ring directory's files, if all are counted. One look counts some; if it is needed `now`, all.
+    fn ring_bytes(&mut self, parent: Ino, now: bool) -> Result<Option<u64>> {
+        loop {
+            let ring = self.rings.0.entry(parent).or_insert_with(|| Ring {
+                counted_to: Some(0),
+                ..Ring::default()
+            });
+            let Some(counted_to) = ring.counted_to else {
+                let staged = self.files.iter().filter(|(ino, _)| ring.stored.contains_key(ino));
+                let held = staged.filter_map(|(_, open)| Some(open.staging.as_ref()?.held()));
+                return Ok(Some(ring.bytes + held.sum::<u64>()));
+            };
+            let entries = self.entries(parent, counted_to, LOOK_MAX)?;
+            let last = entries.last().map(|entry| entry.id);
+            let is_end = entries.len() < LOOK_MAX;
+            for entry in entries.iter().filter(|entry| entry.file_type == FileType::Regular) {
+                // What cannot be read stays, and hinders no other.
+                let stored = self.inode(entry.ino).map_or(0, |inode| inode.stored);
+                if let Some(ring) = self.rings.0.get_mut(&parent) {
+                    ring.add(entry.id, entry.ino, stored);
+                }
             }
+            if let Some(ring) = self.rings.0.get_mut(&parent) {
+                ring.counted_to = if is_end { None } else { last };
+            }
+            if !is_end && !now {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The oldest files of a ring directory.
+    fn spent_entries(
+        &mut self,
+        parent: Ino,
+        retention: &Retention,
+        now: bool,
+    ) -> Result<Vec<Spent>> {
+        let mut spent = Vec::new();
+        let most = retention.bytes.unwrap_or(u64::MAX);
+        let mut bytes = match retention.bytes {
+            Some(_) => self.ring_bytes(parent, now)?.unwrap_or(0),
+            None => 0,
+        };
+        if bytes <= most && retention.seconds.is_none() {
+            return Ok(spent);
+        }
+        let before_ns = retention.seconds.map(|seconds| self.before(seconds));
+        let mut files = self.entries(parent, 0, LOOK_MAX)?;
+        files.retain(|entry| entry.file_type == FileType::Regular);
+        // The newest of them stays, whatever comes behind.
+        files.pop();
+        for entry in files {
             // What cannot be read stays, and hinders no other.
             let Ok(inode) = self.attributes(entry.ino) else {
                 continue;
             };
-            bytes += inode.stored;
-            files.push((entry, inode));
-        }
-        let before_ns = retention.seconds.map(|seconds| self.before(seconds));
-        let newest = files.len().saturating_sub(1);
-        for (entry, inode) in files.into_iter().take(newest) {
-            let is_too_much = retention.bytes.is_some_and(|most| bytes > most);
             let is_old = before_ns.is_some_and(|before_ns| inode.mtime_ns < before_ns);
-            if !is_too_much && !is_old {
+            if bytes <= most && !is_old {
                 break;
             }
-            bytes -= inode.stored;
+            bytes = bytes.saturating_sub(inode.stored);
             spent.push(Spent {
                 ino: entry.ino,
                 entry: Some((parent, entry.name)),
@@ -277,12 +401,14 @@ impl<D: ZonedDevice> FileSystem<D> {
             _ => return Err(Error::Invalid("only files and directories are retained")),
         }
         self.retained.insert(ino);
+        self.rings.0.remove(&ino);
         Ok(vec![Change::Put(Key::retain(ino), Vec::new())])
     }
 
     /// Ends a retention.
     pub(crate) fn end_retention(&mut self, ino: Ino) -> Option<Change> {
         let was_there = self.retained.remove(&ino);
+        self.rings.0.remove(&ino);
         was_there.then(|| Change::Delete(Key::retain(ino)))
     }
 

@@ -124,8 +124,9 @@ fn ring(place: &Place, name: &str, value: &[u8]) {
 }
 
 fn files_below(folder: &std::path::Path) -> Vec<String> {
-    let listed = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\n"]);
-    let listed = { listed }.output().unwrap().stdout;
+    let mut find = Command::new("find");
+    find.arg(folder).args(["-type", "f", "-printf", "%P\n"]);
+    let listed = find.output().unwrap().stdout;
     let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_string).collect();
     names.sort();
     names
