@@ -181,7 +181,11 @@ impl Catalog {
                 let next = read.cells.get(i + 1).map(|next| next.key.clone());
                 waiting.push(LostNode {
                     pointer,
-                    from: if i == 0 { node.from.clone() } else { cell.key.clone() },
+                    from: if i == 0 {
+                        node.from.clone()
+                    } else {
+                        cell.key.clone()
+                    },
                     to: next.or_else(|| node.to.clone()),
                 });
             }

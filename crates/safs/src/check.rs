@@ -68,7 +68,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             problems: self.salvaged.clone(),
             ..Report::default()
         };
-        let mut links: BTreeMap<Ino, Links> = BTreeMap::new();
+        // There is always a root directory.
+        let mut links = BTreeMap::from([(ROOT_INO, Links::default())]);
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let mut from = Key::inode(Ino(0));
         let behind = Key(vec![0xff; 10]);

@@ -64,7 +64,11 @@ pub fn send_all<D: ZonedDevice>(shared: &Shared<D>, cold: Option<&Cold>) -> Vec<
         let waiting = spent.count();
         let sentence =
             format!("{waiting} pieces are to be copied before they go: mount with cold=DIRECTORY");
-        return if waiting > 0 { vec![sentence] } else { Vec::new() };
+        return if waiting > 0 {
+            vec![sentence]
+        } else {
+            Vec::new()
+        };
     };
     let sent = spent.map(|one| {
         send(shared, &one, cold).map_err(|why| format!("a copy of inode {}: {why}", one.ino.0))
@@ -79,7 +83,10 @@ fn send<D: ZonedDevice>(shared: &Shared<D>, spent: &Spent, cold: &Cold) -> Resul
         return Ok(());
     }
     let uuid = with(shared, |fs| Ok(u128::from_be_bytes(fs.superblock().uuid)))?;
-    let ring = spent.entry.as_ref().map_or(spent.ino, |(parent, _)| *parent);
+    let ring = spent
+        .entry
+        .as_ref()
+        .map_or(spent.ino, |(parent, _)| *parent);
     let volume = below(cold.directory(), &format!("{uuid:032x}")).map_err(failed)?;
     let ring = below(volume.as_fd(), &format!("ring-{}", ring.0)).map_err(failed)?;
     let copy = copy(shared, spent, ring.as_fd())?;
@@ -387,8 +394,11 @@ mod tests {
         assert_eq!(spent.len(), 1);
         with(&shared, |fs| {
             fs.truncate(file, 0)?;
-            fs.write(file, 0, &vec![2; 400_000])?;
-            fs.fsync(file)
+            for part in 0..4 {
+                fs.write(file, part * 81_920, &vec![2; 81_920])?;
+                fs.fsync(file)?;
+            }
+            Ok(())
         })
         .unwrap();
         with(&shared, |fs| fs.forget(&spent[0])).unwrap();

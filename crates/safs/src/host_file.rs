@@ -43,7 +43,10 @@ impl HostFile {
             found => found.map_err(failed)?.file_type().is_block_device(),
         };
         if is_disk && sized.is_some() {
-            return Err(format!("{}: a disk has the size that it has", path.display()));
+            return Err(format!(
+                "{}: a disk has the size that it has",
+                path.display()
+            ));
         }
         let mut options = OpenOptions::new();
         options.read(true).write(writable);

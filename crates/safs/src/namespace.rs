@@ -194,7 +194,10 @@ impl<D: ZonedDevice> FileSystem<D> {
         let is_path = (1..VALUE_MAX).contains(&target.len()) && !target.contains(&0);
         match is_path {
             true => Ok(target),
-            false => Err(Error::corrupt(format!("inode {}", ino.0), "its target is no path")),
+            false => Err(Error::corrupt(
+                format!("inode {}", ino.0),
+                "its target is no path",
+            )),
         }
     }
 

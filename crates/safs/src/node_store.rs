@@ -532,7 +532,8 @@ impl NodeStore {
     pub fn unled<D: ZonedDevice>(&self, disk: &mut Disk<D>, at: Block) -> Option<Node> {
         let mut copies = [vec![0; NODE_BYTES], vec![0; NODE_BYTES]];
         disk.read(at, &mut copies[0]).ok()?;
-        disk.read(at + self.layout.mirror_blocks(), &mut copies[1]).ok()?;
+        disk.read(at + self.layout.mirror_blocks(), &mut copies[1])
+            .ok()?;
         let [first, second] = copies;
         let level = *first.get(NODE_LEVEL_AT)?;
         let crc = crc32c::crc32c(&first);

@@ -53,11 +53,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         mut progress: impl FnMut(u64),
     ) -> Result<(Report, Report)> {
         self.writable()?;
+        let salvaged = std::mem::take(&mut self.salvaged);
         let mut first = None;
         for _ in 0..ROUNDS_MAX {
             let (report, fixes) = self.check_all(data, &mut progress)?;
-            let before = first.get_or_insert_with(|| report.clone());
-            self.salvaged.clear();
+            let before = first.get_or_insert_with(|| Report {
+                problems: [salvaged.as_slice(), &report.problems].concat(),
+                ..report.clone()
+            });
             if fixes.is_empty() {
                 return Ok((before.clone(), report));
             }
@@ -164,7 +167,9 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             _ => {
                 let first = self.extents(ino, 0, 1)?;
-                let start = first.first().map_or(0, |(logical, _)| logical * BLOCK as u64);
+                let start = first
+                    .first()
+                    .map_or(0, |(logical, _)| logical * BLOCK as u64);
                 (inode.head, inode.written, inode.size) = (start, start, start);
             }
         }
@@ -174,13 +179,19 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn last_of(&mut self, ino: Ino, kind: Kind) -> Result<Option<Key>> {
         let (low, high) = (Key::first(ino, kind), Key::behind(ino, kind));
         let last = self.catalog.floor(&mut self.disk, &low, &high)?;
-        Ok(last.map(|cell| cell.key).filter(|key| key.kind() == Some(kind as u8)))
+        Ok(last
+            .map(|cell| cell.key)
+            .filter(|key| key.kind() == Some(kind as u8)))
     }
 
     /// Nothing more is written to the zone, unless the log goes on in it.
     fn zone_is_written(&mut self, zone: ZoneId, end: u32) -> Result {
         let is_log = zone == self.log.at.zone;
-        let end = if is_log { end.max(self.log.at.block) } else { end };
+        let end = if is_log {
+            end.max(self.log.at.block)
+        } else {
+            end
+        };
         if is_log {
             self.log.at.block = end;
         } else {
@@ -319,7 +330,9 @@ mod tests {
     fn a_zone_that_is_written_further_than_its_account_says_keeps_its_data() {
         let (mut fs, _, files) = repaired(|fs, _, _| {
             let zone = fs.log.at.zone;
-            fs.zones.change(zone, |entry| entry.write_blocks = 2).unwrap();
+            fs.zones
+                .change(zone, |entry| entry.write_blocks = 2)
+                .unwrap();
         });
         for (number, file) in (0..).zip(files) {
             assert_eq!(fs.read(file, 0, 10_000).unwrap(), [number; 9000]);
@@ -353,10 +366,12 @@ mod tests {
     fn a_name_for_nothing_goes_and_so_does_what_belongs_to_nobody() {
         let (mut fs, directory, _) = repaired(|fs, _, files| {
             let extents = fs.extents(files[0], 0, 10).unwrap().into_iter();
-            let extents = extents.map(|(logical, _)| Change::Delete(Key::extent(files[0], logical)));
+            let extents =
+                extents.map(|(logical, _)| Change::Delete(Key::extent(files[0], logical)));
             let inode = [Change::Delete(Key::inode(files[0]))];
             let left = Change::Put(Key::xattr(files[0], b"user.a"), vec![1]);
-            fs.change(extents.chain(inode).chain([left]).collect()).unwrap();
+            fs.change(extents.chain(inode).chain([left]).collect())
+                .unwrap();
         });
         assert_eq!(fs.entries(directory, 0, 10).unwrap().len(), 2);
         assert_eq!(fs.space().inodes, 4);
@@ -418,12 +433,20 @@ mod tests {
     fn a_bad_superblock_is_written_anew() {
         for is_mirror in [false, true] {
             let (fs, _, _) = repaired(|fs, _, _| {
-                let at = if is_mirror { fs.superblock.mirror_blocks } else { 0 };
+                let at = if is_mirror {
+                    fs.superblock.mirror_blocks
+                } else {
+                    0
+                };
                 fs.disk.write_random(Block(at), &[9; BLOCK]).unwrap();
             });
             assert!(fs.refusal().is_none());
             repaired_on(made_in_order(), |fs, _, _| {
-                let at = if is_mirror { fs.superblock.mirror_blocks } else { 0 };
+                let at = if is_mirror {
+                    fs.superblock.mirror_blocks
+                } else {
+                    0
+                };
                 let (zone, _) = fs.disk.zone_at(Block(at));
                 fs.disk.reset(zone).unwrap();
                 fs.disk.append(zone, 0, &[9; BLOCK]).unwrap();

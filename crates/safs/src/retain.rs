@@ -156,7 +156,11 @@ impl Rings {
             }
         } else if is(Kind::Inode) {
             let inode = value.and_then(|value| Inode::decode(value).ok());
-            for ring in self.0.values_mut().filter(|ring| ring.stored.contains_key(&ino)) {
+            for ring in self
+                .0
+                .values_mut()
+                .filter(|ring| ring.stored.contains_key(&ino))
+            {
                 ring.set(ino, inode.as_ref().map_or(0, |inode| inode.stored));
             }
         }
@@ -240,13 +244,16 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn mark_of(&mut self, spent: &Spent) -> Result<Mark> {
         match spent.mark {
             Mark::Changed(..) => Ok(changed(&self.attributes(spent.ino)?)),
-            Mark::Extents(_) => self.extents_before(spent.ino, spent.from, spent.to),
+            Mark::Extents(_) => {
+                let extents = self.extents_before(spent.ino, spent.from, spent.to)?;
+                Ok(Mark::Extents(extents))
+            }
         }
     }
 
     /// The extents that hold a file's bytes from one place to another. Bytes of a file never change, but a file can be
     /// emptied and written anew: then others are there.
-    fn extents_before(&mut self, ino: Ino, from: u64, to: u64) -> Result<Mark> {
+    fn extents_before(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, Extent)>> {
         let mut found: Vec<(u64, Extent)> = Vec::new();
         let mut at = from / BLOCK as u64;
         while at * (BLOCK as u64) < to {
@@ -259,7 +266,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 None => break,
             }
         }
-        Ok(Mark::Extents(found))
+        Ok(found)
     }
 
     /// Whether somebody has a file open.
@@ -283,16 +290,18 @@ impl<D: ZonedDevice> FileSystem<D> {
         if let Some(seconds) = retention.seconds {
             to = to.max(self.older_than(ino, inode.head, self.before(seconds))?);
         }
-        if to <= inode.head {
-            return Ok(None);
-        }
-        Ok(Some(Spent {
+        // Only whole extents go.
+        let mut extents = self.extents_before(ino, inode.head, to)?;
+        let end =
+            |(logical, extent): &(u64, Extent)| logical * BLOCK as u64 + u64::from(extent.bytes);
+        extents.retain(|extent| end(extent) <= to && end(extent) < inode.written);
+        Ok(extents.last().map(end).map(|to| Spent {
             ino,
             entry: None,
             from: inode.head,
             to,
             is_copied: retention.is_copied,
-            mark: self.extents_before(ino, inode.head, to)?,
+            mark: Mark::Extents(extents.clone()),
         }))
     }
 
@@ -327,14 +336,20 @@ impl<D: ZonedDevice> FileSystem<D> {
                 ..Ring::default()
             });
             let Some(counted_to) = ring.counted_to else {
-                let staged = self.files.iter().filter(|(ino, _)| ring.stored.contains_key(ino));
+                let staged = self
+                    .files
+                    .iter()
+                    .filter(|(ino, _)| ring.stored.contains_key(ino));
                 let held = staged.filter_map(|(_, open)| Some(open.staging.as_ref()?.held()));
                 return Ok(Some(ring.bytes + held.sum::<u64>()));
             };
             let entries = self.entries(parent, counted_to, LOOK_MAX)?;
             let last = entries.last().map(|entry| entry.id);
             let is_end = entries.len() < LOOK_MAX;
-            for entry in entries.iter().filter(|entry| entry.file_type == FileType::Regular) {
+            for entry in entries
+                .iter()
+                .filter(|entry| entry.file_type == FileType::Regular)
+            {
                 // What cannot be read stays, and hinders no other.
                 let stored = self.inode(entry.ino).map_or(0, |inode| inode.stored);
                 if let Some(ring) = self.rings.0.get_mut(&parent) {

@@ -63,17 +63,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("before");
         let mut before = File::options();
-        let mut before = before.read(true).write(true).create_new(true).open(&name).unwrap();
+        let mut before = before
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&name)
+            .unwrap();
         confined(None, || {
             before.write_all(b"still").unwrap();
             before.set_len(3).unwrap();
-            let refused = |what: std::io::Error| assert_eq!(what.kind(), ErrorKind::PermissionDenied);
+            let refused =
+                |what: std::io::Error| assert_eq!(what.kind(), ErrorKind::PermissionDenied);
             refused(File::open(&name).unwrap_err());
             refused(File::open("/etc/passwd").unwrap_err());
             refused(fs::read_dir("/").unwrap_err());
             refused(File::create(folder.path().join("after")).unwrap_err());
             refused(fs::remove_file(&name).unwrap_err());
-            refused(std::process::Command::new("/bin/true").status().unwrap_err());
+            refused(
+                std::process::Command::new("/bin/true")
+                    .status()
+                    .unwrap_err(),
+            );
             // Threads that are started now are confined, too.
             let thread = std::thread::spawn(|| File::open("/etc/passwd").unwrap_err());
             refused(thread.join().unwrap());

@@ -182,7 +182,10 @@ pub fn mount(device: &Path, directory: &Path, options: &MountOptions) -> Outcome
     };
     let fs = opened(device, core)?;
     if let (Some(why), true) = (fs.refusal(), wants_to_write) {
-        say(format_args!("{}: mounted read-only: {why}", device.display()));
+        say(format_args!(
+            "{}: mounted read-only: {why}",
+            device.display()
+        ));
     }
     let config = options.config(device, fs.refusal().is_some());
     let fs: Shared<HostDevice> = Arc::new(Mutex::new(Some(fs)));
@@ -349,7 +352,11 @@ mod tests {
             mtime: UNIX_EPOCH,
             ctime: UNIX_EPOCH,
             crtime: UNIX_EPOCH,
-            kind: if number == 1 { FileType::Directory } else { FileType::RegularFile },
+            kind: if number == 1 {
+                FileType::Directory
+            } else {
+                FileType::RegularFile
+            },
             perm: 0o755,
             nlink: 1,
             uid: 0,
@@ -411,13 +418,19 @@ mod tests {
     fn of_options_the_last_counts_and_unknown_ones_are_named() {
         let of = |options: &str| {
             let mut found = MountOptions::default();
-            options.split(',').try_for_each(|option| found.add(option)).map(|()| found)
+            options
+                .split(',')
+                .try_for_each(|option| found.add(option))
+                .map(|()| found)
         };
         let fstab = of("defaults,noatime,nofail,nosuid,nodev,_netdev,x-systemd.automount");
         assert_eq!(fstab, Ok(MountOptions::default()));
         assert!(of("ro,rw").is_ok_and(|found| !found.read_only));
         assert!(of("suid,nosuid,dev").is_ok_and(|found| found.dev && !found.suid));
         assert_eq!(of("cold=/srv/cool").unwrap().cold, Some("/srv/cool".into()));
-        assert_eq!(of("ro,remount"), Err("remount: no such option of a mount".into()));
+        assert_eq!(
+            of("ro,remount"),
+            Err("remount: no such option of a mount".into())
+        );
     }
 }

@@ -24,8 +24,12 @@ fn synchronous_writes_are_durable_when_they_return() {
         file.open(place.at(name)).unwrap()
     };
     let content = |number: u8| vec![number; 5000];
-    flagged("dsync", OFlags::DSYNC).write_all(&content(1)).unwrap();
-    flagged("sync", OFlags::SYNC).write_all(&content(2)).unwrap();
+    flagged("dsync", OFlags::DSYNC)
+        .write_all(&content(1))
+        .unwrap();
+    flagged("sync", OFlags::SYNC)
+        .write_all(&content(2))
+        .unwrap();
     let plain = File::create(place.at("call")).unwrap();
     let bytes = content(3);
     let pieces = [IoSlice::new(&bytes)];
@@ -35,7 +39,10 @@ fn synchronous_writes_are_durable_when_they_return() {
     place.mount("rw");
     for (name, number) in [("dsync", 1), ("sync", 2), ("call", 3)] {
         let found = fs::read(place.at(name)).ok();
-        assert!(found == Some(content(number)), "{name} is not what was written");
+        assert!(
+            found == Some(content(number)),
+            "{name} is not what was written"
+        );
     }
     place.unmount();
 }
@@ -93,7 +100,12 @@ fn privileges_of_a_file_do_not_survive_another_s_append() {
     for (name, bits, kept) in [("bits", 0o6777, 0o777), ("mark", 0o2766, 0o2766)] {
         fs::write(place.at(name), "old").unwrap();
         chmod(place.at(name), Mode::from_raw_mode(bits)).unwrap();
-        OpenOptions::new().append(true).open(place.at(name)).unwrap().write_all(b"root").unwrap();
+        OpenOptions::new()
+            .append(true)
+            .open(place.at(name))
+            .unwrap()
+            .write_all(b"root")
+            .unwrap();
         assert_eq!(mode(name), bits, "root may");
         place.as_nobody(&format!("echo new >>{name}")).unwrap();
         assert_eq!(mode(name), kept, "{name}");
@@ -101,7 +113,9 @@ fn privileges_of_a_file_do_not_survive_another_s_append() {
     fs::write(place.at("able"), "old").unwrap();
     chmod(place.at("able"), Mode::from_raw_mode(0o777)).unwrap();
     // cap_setuid+ep, version 2.
-    let capability = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let capability = [
+        1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
     let name = "security.capability";
     setxattr(place.at("able"), name, &capability, XattrFlags::empty()).unwrap();
     place.as_nobody("echo new >>able").unwrap();
@@ -111,7 +125,12 @@ fn privileges_of_a_file_do_not_survive_another_s_append() {
 }
 
 fn retain(place: &Place, name: &str, value: &[u8]) -> Result<(), rustix::io::Errno> {
-    setxattr(place.at(name), "user.safs.retain", value, XattrFlags::empty())
+    setxattr(
+        place.at(name),
+        "user.safs.retain",
+        value,
+        XattrFlags::empty(),
+    )
 }
 
 /// A directory in the mount with files of 50 kB, the first of which are spent.
@@ -127,7 +146,11 @@ fn files_below(folder: &std::path::Path) -> Vec<String> {
     let mut find = Command::new("find");
     find.arg(folder).args(["-type", "f", "-printf", "%P\n"]);
     let listed = find.output().unwrap().stdout;
-    let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_string).collect();
+    let mut names: Vec<String> = String::from_utf8(listed)
+        .unwrap()
+        .lines()
+        .map(str::to_string)
+        .collect();
     names.sort();
     names
 }
@@ -141,21 +164,35 @@ fn a_user_cannot_make_root_s_server_write_anywhere() {
     fs::create_dir(&cold).unwrap();
     place.mount(&format!("allow_other,cold={}", cold.display()));
     ring(&place, "own", b"bytes=1000000");
-    chown(place.at("own"), Some(rustix::fs::Uid::from_raw(NOBODY)), None).unwrap();
+    chown(
+        place.at("own"),
+        Some(rustix::fs::Uid::from_raw(NOBODY)),
+        None,
+    )
+    .unwrap();
     let set = |value: &str| {
         let set = "import os,sys; os.setxattr('own', 'user.safs.retain', sys.argv[1].encode())";
         place.as_nobody(&format!("python3 -c \"{set}\" '{value}'"))
     };
     set("bytes=900000").unwrap();
-    for value in [format!("bytes=1 to={}", target.display()), "bytes=1 copy".into()] {
+    for value in [
+        format!("bytes=1 to={}", target.display()),
+        "bytes=1 copy".into(),
+    ] {
         assert!(set(&value).is_err(), "{value}");
     }
     // Longer than the server waits between two looks.
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!((files_below(&target), files_below(&cold)), (vec![], vec![]));
     retain(&place, "own", b"bytes=100000 copy").unwrap();
-    until("the copies", || files_below(&cold).len() == 2 && !place.at("own/file1").exists());
-    assert!(files_below(&cold)[1].ends_with("-file1"), "{:?}", files_below(&cold));
+    until("the copies", || {
+        files_below(&cold).len() == 2 && !place.at("own/file1").exists()
+    });
+    assert!(
+        files_below(&cold)[1].ends_with("-file1"),
+        "{:?}",
+        files_below(&cold)
+    );
     assert_eq!(files_below(&target), Vec::<String>::new());
     place.unmount();
 }
@@ -186,7 +223,9 @@ fn every_thread_of_a_server_is_confined() {
     let mut threads = 0;
     for thread in fs::read_dir(format!("/proc/{server}/task")).unwrap() {
         let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
-        let bit = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
+        let bit = status
+            .lines()
+            .find_map(|line| line.strip_prefix("NoNewPrivs:"));
         assert_eq!(bit.map(str::trim), Some("1"), "{status}");
         threads += 1;
     }
@@ -202,8 +241,15 @@ fn a_signal_unmounts_and_leaves_no_process() {
     let server = place.mount("rw");
     fs::write(place.at("file"), "kept").unwrap();
     let held = File::open(place.at("file")).unwrap();
-    let beside = Command::new("pgrep").args(["-P", &server.to_string()]).output().unwrap();
-    let beside: u32 = String::from_utf8(beside.stdout).unwrap().trim().parse().unwrap();
+    let beside = Command::new("pgrep")
+        .args(["-P", &server.to_string()])
+        .output()
+        .unwrap();
+    let beside: u32 = String::from_utf8(beside.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     let signal = |pid: u32| {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -229,13 +275,22 @@ fn a_mount_in_the_background_takes_usual_options_and_lets_its_caller_s_streams_g
     let place = Place::new("64M");
     let mut mount = Command::new(common::mounted::program());
     let options = "noatime,nofail,nosuid,nodev,defaults,x-systemd.device-timeout=5";
-    mount.args(["mount", "-o", options]).args([place.image(), place.at("")]);
+    mount
+        .args(["mount", "-o", options])
+        .args([place.image(), place.at("")]);
     // `output` waits for the end of both streams, which the server would hold.
     let mount = mount.stdin(Stdio::null()).output().unwrap();
-    assert!(mount.status.success(), "{}", String::from_utf8_lossy(&mount.stderr));
+    assert!(
+        mount.status.success(),
+        "{}",
+        String::from_utf8_lossy(&mount.stderr)
+    );
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let at = place.at("").display().to_string();
-    let line = mounts.lines().find(|line| line.contains(at.trim_end_matches('/'))).unwrap();
+    let line = mounts
+        .lines()
+        .find(|line| line.contains(at.trim_end_matches('/')))
+        .unwrap();
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
     let wrong = common::mounted::safs(&["mount", "-o", "remount,ro", "image", "mnt"]);
     assert_eq!(wrong.status.code(), Some(1));
@@ -245,5 +300,9 @@ fn a_mount_in_the_background_takes_usual_options_and_lets_its_caller_s_streams_g
     let unmounted = Command::new("umount").arg(place.at("")).status().unwrap();
     assert!(unmounted.success());
     // The server ends after the unmount; then nobody holds the image.
-    until("a clean end", || common::mounted::safs(&["fsck", &place.image_name()]).status.success());
+    until("a clean end", || {
+        common::mounted::safs(&["fsck", &place.image_name()])
+            .status
+            .success()
+    });
 }

@@ -68,20 +68,44 @@ fn a_refused_mkfs_changes_nothing() {
     let before = fs::read(&image).unwrap();
     let unchanged = |more: &[&str], why: &str| {
         let output = mkfs(&image, more);
-        assert!(!output.status.success() && said(&output).contains(why), "{more:?}: {}", said(&output));
-        assert!(fs::read(&image).unwrap() == before, "{more:?} changed the image");
+        assert!(
+            !output.status.success() && said(&output).contains(why),
+            "{more:?}: {}",
+            said(&output)
+        );
+        assert!(
+            fs::read(&image).unwrap() == before,
+            "{more:?} changed the image"
+        );
     };
-    unchanged(&["--zone-size", "3K", "--size", "16M"], "zones are multiples of 1 MiB");
-    unchanged(&["--zone-size", "1M", "--size", "8M"], "fewer than 12 sequential zones");
-    unchanged(&["--label", &"x".repeat(65), "--size", "16M"], "longer than 64 bytes");
-    unchanged(&["--zone-size", "1M", "--random-zones", "30", "--size", "32M"], "fewer than 12");
+    unchanged(
+        &["--zone-size", "3K", "--size", "16M"],
+        "zones are multiples of 1 MiB",
+    );
+    unchanged(
+        &["--zone-size", "1M", "--size", "8M"],
+        "fewer than 12 sequential zones",
+    );
+    unchanged(
+        &["--label", &"x".repeat(65), "--size", "16M"],
+        "longer than 64 bytes",
+    );
+    unchanged(
+        &["--zone-size", "1M", "--random-zones", "30", "--size", "32M"],
+        "fewer than 12",
+    );
     let mounted = File::open(&image).unwrap();
     flock(&mounted, FlockOperation::LockExclusive).unwrap();
-    unchanged(&["--zone-size", "1M", "--size", "16M"], "in use by another program");
+    unchanged(
+        &["--zone-size", "1M", "--size", "16M"],
+        "in use by another program",
+    );
     drop(mounted);
     // A file that was made for it goes with the refusal.
     let new = folder.path().join("new");
-    assert!(!mkfs(&new, &["--zone-size", "1M", "--size", "8M"]).status.success());
+    assert!(!mkfs(&new, &["--zone-size", "1M", "--size", "8M"])
+        .status
+        .success());
     assert!(!new.exists());
 }
 
@@ -108,18 +132,33 @@ fn label(image: &Path) -> String {
 #[test]
 fn a_damaged_superblock_leads_to_its_own_mirror() {
     let (_folder, image) = place();
-    made(&image, &["--zone-size", "1M", "--size", "256M", "-L", "old"]);
-    made(&image, &["--zone-size", "8M", "--size", "256M", "-L", "new"]);
+    made(
+        &image,
+        &["--zone-size", "1M", "--size", "256M", "-L", "old"],
+    );
+    made(
+        &image,
+        &["--zone-size", "8M", "--size", "256M", "-L", "new"],
+    );
     let file = File::options().write(true).open(&image).unwrap();
     file.write_all_at(&[0; BLOCK], 0).unwrap();
     assert_eq!(label(&image), "new");
     // The same where an earlier program left the old mirror: it is the one of the older file system.
-    made(&image, &["--zone-size", "8M", "--size", "256M", "-L", "new"]);
+    made(
+        &image,
+        &["--zone-size", "8M", "--size", "256M", "-L", "new"],
+    );
     let (_other, old) = place();
     made(&old, &["--zone-size", "1M", "--size", "256M", "-L", "old"]);
-    made(&image, &["--zone-size", "8M", "--size", "256M", "-L", "new"]);
+    made(
+        &image,
+        &["--zone-size", "8M", "--size", "256M", "-L", "new"],
+    );
     let mut block = vec![0; BLOCK];
-    File::open(&old).unwrap().read_exact_at(&mut block, MIB).unwrap();
+    File::open(&old)
+        .unwrap()
+        .read_exact_at(&mut block, MIB)
+        .unwrap();
     file.write_all_at(&block, MIB).unwrap();
     file.write_all_at(&[0; BLOCK], 0).unwrap();
     assert_eq!(label(&image), "new");
@@ -129,7 +168,14 @@ fn a_damaged_superblock_leads_to_its_own_mirror() {
 #[test]
 fn the_log_of_an_earlier_life_is_not_read() {
     let (_folder, image) = place();
-    let uuid = ["--zone-size", "1M", "--size", "32M", "--uuid", "00112233445566778899aabbccddeeff"];
+    let uuid = [
+        "--zone-size",
+        "1M",
+        "--size",
+        "32M",
+        "--uuid",
+        "00112233445566778899aabbccddeeff",
+    ];
     made(&image, &uuid);
     with_file(&image);
     made(&image, &uuid);
@@ -137,7 +183,10 @@ fn the_log_of_an_earlier_life_is_not_read() {
     drop(opened(&image));
     let mut fs = opened(&image);
     assert_eq!(fs.lookup(ROOT_INO, b"file"), Err(safs::Error::NotFound));
-    assert_eq!(fs.check(true, |_| ()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(
+        fs.check(true, |_| ()).unwrap().problems,
+        Vec::<String>::new()
+    );
 }
 
 /// H5: the statuses are those of fsck(8).
@@ -150,7 +199,7 @@ fn fsck_says_what_it_did_by_its_status() {
     // One copy of each node of the catalog is bad.
     let text = succeed(&["dump", image.to_str().unwrap(), "roots"]);
     let roots: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let at = roots[0]["catalog"]["at"].as_u64().unwrap();
+    let at = roots[0]["catalog"]["block"].as_u64().unwrap();
     let file = File::options().write(true).open(&image).unwrap();
     file.write_all_at(&[9; BLOCK], at * BLOCK as u64).unwrap();
     assert_eq!(code(&fsck(&image, &["-n"])), 4, "looked at only");
@@ -159,7 +208,11 @@ fn fsck_says_what_it_did_by_its_status() {
     let junk = folder.path().join("junk");
     fs::write(&junk, vec![0x5a; 4 << 20]).unwrap();
     assert_eq!(code(&fsck(&junk, &["-a"])), 8, "no file system");
-    assert_eq!(code(&fsck(&folder.path().join("missing"), &["-a"])), 8, "no file");
+    assert_eq!(
+        code(&fsck(&folder.path().join("missing"), &["-a"])),
+        8,
+        "no file"
+    );
     let mounted = File::open(&image).unwrap();
     flock(&mounted, FlockOperation::LockExclusive).unwrap();
     assert_eq!(code(&fsck(&image, &["-a"])), 8, "in use");
@@ -178,8 +231,13 @@ fn fsck_says_what_it_did_by_its_status() {
 fn the_documented_unit_does_not_mount_what_fsck_could_not_repair() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safs.md");
     let guide = fs::read_to_string(guide).unwrap();
-    assert!(!guide.contains("SuccessExitStatus"), "it would hide a mount that failed");
-    let line = guide.lines().find_map(|line| line.trim().strip_prefix("ExecStartPre="));
+    assert!(
+        !guide.contains("SuccessExitStatus"),
+        "it would hide a mount that failed"
+    );
+    let line = guide
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("ExecStartPre="));
     let line = line.expect("the unit checks before it mounts");
     let (folder, image) = place();
     made(&image, &["--zone-size", "1M", "--size", "32M"]);
@@ -189,7 +247,11 @@ fn the_documented_unit_does_not_mount_what_fsck_could_not_repair() {
         let line = line.replace("/dev/disk/by-id/ata-DISK", image.to_str().unwrap());
         // In a unit `$$` is `$`.
         let line = line.replace("$$", "$");
-        Command::new("sh").args(["-c", &line]).status().unwrap().success()
+        Command::new("sh")
+            .args(["-c", &line])
+            .status()
+            .unwrap()
+            .success()
     };
     assert!(unit(&image), "sound");
     let file = File::options().write(true).open(&image).unwrap();

@@ -231,7 +231,9 @@ fn a_retention_is_kept_with_the_disk_ends_with_its_attribute_and_is_refused_if_i
 #[test]
 fn a_ring_of_many_files_forgets_the_oldest_and_no_others() {
     const BYTES: u64 = 100;
-    let fs = FileSystem::mount(made(device(60)), options(Placement::Log), 0).unwrap();
+    // The catalog of so many takes some room.
+    let disk = RamDevice::new(64, 60, common::ZONE_SECTORS).with_open_max(10);
+    let fs = FileSystem::mount(made(disk), options(Placement::Log), 0).unwrap();
     let (random, placement) = (Random::new(0), Placement::Log);
     let mut ring = Ring {
         fs,
@@ -260,10 +262,14 @@ fn a_ring_of_many_files_forgets_the_oldest_and_no_others() {
     assert_eq!(left(&mut ring), (5000, "file01000".into()));
     // What somebody deletes, in the middle and moved elsewhere, makes room for others.
     for number in 3000..3300 {
-        ring.fs.unlink(directory, format!("file{number:05}").as_bytes()).unwrap();
+        ring.fs
+            .unlink(directory, format!("file{number:05}").as_bytes())
+            .unwrap();
         let name = format!("file{:05}", number + 1000);
         let mode = safs::RenameMode::Replace;
-        ring.fs.rename(directory, name.as_bytes(), Ino(1), name.as_bytes(), mode).unwrap();
+        ring.fs
+            .rename(directory, name.as_bytes(), Ino(1), name.as_bytes(), mode)
+            .unwrap();
     }
     add(&mut ring, 600);
     assert_eq!(left(&mut ring), (5000, "file01000".into()));
@@ -271,7 +277,9 @@ fn a_ring_of_many_files_forgets_the_oldest_and_no_others() {
     assert_eq!(left(&mut ring), (5000, "file01010".into()));
     // A file that grows.
     let newest = ring.fs.lookup(directory, b"file06609").unwrap();
-    ring.fs.write(newest, BYTES, &[2; 5 * BYTES as usize]).unwrap();
+    ring.fs
+        .write(newest, BYTES, &[2; 5 * BYTES as usize])
+        .unwrap();
     add(&mut ring, 0);
     assert_eq!(left(&mut ring), (4995, "file01015".into()));
     let device = ring.fs.unmount().unwrap();

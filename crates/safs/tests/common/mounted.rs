@@ -123,6 +123,9 @@ impl Place {
     pub fn unmount(&mut self) {
         let mut server = self.server.take().unwrap();
         let unmounted = Command::new("umount").arg(self.at("")).status().unwrap();
+        if !unmounted.success() {
+            let _ = server.kill();
+        }
         let status = server.wait().unwrap();
         assert!(unmounted.success() && status.success(), "{status}");
     }
