@@ -195,7 +195,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if is_log {
             self.log.at.block = end;
         } else {
-            self.left_zones.retain(|left| *left != zone);
+            self.zones.left.retain(|left| *left != zone);
         }
         self.zones.change(zone, |entry| {
             entry.write_blocks = entry.write_blocks.max(end);

@@ -176,13 +176,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// The same; what was not counted yet of ring directories is counted now, if it is needed `now`.
     fn all_spent(&mut self, now: bool) -> Result<Vec<Spent>> {
         let mut spent = Vec::new();
-        for ino in self.retained.clone() {
-            // A retention that cannot be read keeps everything, and hinders no other.
+        for ino in self.policy.retained.clone() {
+            // A retention that cannot be read keeps everything, and stands in no other's way.
             match self.spent_of(ino, now) {
                 Ok(of_this) => spent.extend(of_this),
-                Err(Error::Corrupt { .. } | Error::Device { .. } | Error::Invalid(_)) => {}
-                Err(Error::NotFound | Error::NoAttribute) => {}
-                Err(error) => return Err(error),
+                failed => self.note_trouble(failed.map(drop)),
             }
         }
         Ok(spent)
@@ -197,29 +195,29 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Forgets what is spent and needs no copy, because room is short.
-    pub(crate) fn retain(&mut self) -> Result {
-        self.retain_all(true)
+    pub(crate) fn retain(&mut self) {
+        self.retain_all(true);
     }
 
     /// The same, because time has passed: of a large ring directory that was not looked at since the mount only a part is.
-    pub(crate) fn retain_slowly(&mut self) -> Result {
-        self.retain_all(false)
+    pub(crate) fn retain_slowly(&mut self) {
+        self.retain_all(false);
     }
 
-    fn retain_all(&mut self, now: bool) -> Result {
-        if self.is_retaining || self.retained.is_empty() || self.refusal.is_some() {
-            return Ok(());
+    fn retain_all(&mut self, now: bool) {
+        if self.policy.is_retaining
+            || self.policy.retained.is_empty()
+            || self.disk.refusal().is_some()
+        {
+            return;
         }
-        self.is_retaining = true;
-        let done = self.forget_spent(now);
-        self.is_retaining = false;
-        done
-    }
-
-    fn forget_spent(&mut self, now: bool) -> Result {
-        let spent = self.all_spent(now)?;
-        let ours = spent.iter().filter(|spent| !spent.is_copied);
-        ours.into_iter().try_for_each(|spent| self.forget(spent))
+        self.policy.is_retaining = true;
+        let spent = self.all_spent(now).unwrap_or_default();
+        for spent in spent.iter().filter(|spent| !spent.is_copied) {
+            let forgotten = self.forget(spent);
+            self.note_trouble(forgotten);
+        }
+        self.policy.is_retaining = false;
     }
 
     /// Forgets what is spent. What has changed meanwhile stays.
@@ -271,7 +269,8 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Whether somebody has a file open.
     pub fn is_open(&self, ino: Ino) -> bool {
-        self.files.get(&ino).is_some_and(|open| open.handles > 0)
+        let open = self.staged.files.get(&ino);
+        open.is_some_and(|open| open.handles > 0)
     }
 
     /// The beginning of a ring file, if there is a step's worth of it.
@@ -331,12 +330,13 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// The bytes of a ring directory's files, if all are counted. One look counts some; if it is needed `now`, all.
     fn ring_bytes(&mut self, parent: Ino, now: bool) -> Result<Option<u64>> {
         loop {
-            let ring = self.rings.0.entry(parent).or_insert_with(|| Ring {
+            let ring = self.policy.rings.0.entry(parent).or_insert_with(|| Ring {
                 counted_to: Some(0),
                 ..Ring::default()
             });
             let Some(counted_to) = ring.counted_to else {
                 let staged = self
+                    .staged
                     .files
                     .iter()
                     .filter(|(ino, _)| ring.stored.contains_key(ino));
@@ -352,11 +352,11 @@ impl<D: ZonedDevice> FileSystem<D> {
             {
                 // What cannot be read stays, and hinders no other.
                 let stored = self.inode(entry.ino).map_or(0, |inode| inode.stored);
-                if let Some(ring) = self.rings.0.get_mut(&parent) {
+                if let Some(ring) = self.policy.rings.0.get_mut(&parent) {
                     ring.add(entry.id, entry.ino, stored);
                 }
             }
-            if let Some(ring) = self.rings.0.get_mut(&parent) {
+            if let Some(ring) = self.policy.rings.0.get_mut(&parent) {
                 ring.counted_to = if is_end { None } else { last };
             }
             if !is_end && !now {
@@ -415,15 +415,15 @@ impl<D: ZonedDevice> FileSystem<D> {
             FileType::Regular | FileType::Directory => {}
             _ => return Err(Error::Invalid("only files and directories are retained")),
         }
-        self.retained.insert(ino);
-        self.rings.0.remove(&ino);
+        self.policy.retained.insert(ino);
+        self.policy.rings.0.remove(&ino);
         Ok(vec![Change::Put(Key::retain(ino), Vec::new())])
     }
 
     /// Ends a retention.
     pub(crate) fn end_retention(&mut self, ino: Ino) -> Option<Change> {
-        let was_there = self.retained.remove(&ino);
-        self.rings.0.remove(&ino);
+        let was_there = self.policy.retained.remove(&ino);
+        self.policy.rings.0.remove(&ino);
         was_there.then(|| Change::Delete(Key::retain(ino)))
     }
 
@@ -437,7 +437,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             .catalog
             .scan(&mut self.disk, &first, &behind, usize::MAX)?;
         let numbers = cells.iter().filter_map(|cell| cell.key.number());
-        self.retained = numbers.map(Ino).collect();
+        self.policy.retained = numbers.map(Ino).collect();
         Ok(())
     }
 }

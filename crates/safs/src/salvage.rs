@@ -148,7 +148,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     fn find_in_header(&self, header: &Header, holds_data: bool, found: &mut Found) {
         // What comes behind the root record is applied when the log is read forward.
-        if header.seq > self.seq {
+        if header.seq > self.log.seq {
             return;
         }
         let mut data = Pieces::of(header);
