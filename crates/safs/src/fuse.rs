@@ -11,7 +11,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use safs::format::{FileType, Ino, Inode, BLOCK};
+use safs::format::{FileType, Ino, Inode, BLOCK, VALUE_MAX};
 use safs::{Error, FileSystem, Owner, RenameMode, Result, SetAttributes, XattrMode};
 use safs::{Retention, RETAIN_ATTRIBUTE};
 use std::collections::BTreeMap;
@@ -269,6 +269,11 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
         match self.with(|fs| fs.read_link(ino(number))) {
+            // Whoever reads it would see its beginning only, or the kernel nothing.
+            Ok(target) if target.contains(&0) || target.len() >= VALUE_MAX => {
+                say(format_args!("inode {}: its target is no path", number.0));
+                reply.error(Errno::EIO);
+            }
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }

@@ -188,15 +188,8 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.inode(ino)?.file_type != FileType::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
-        let target = self.get(&Key::link(ino))?.unwrap_or_default();
-        let is_path = (1..VALUE_MAX).contains(&target.len()) && !target.contains(&0);
-        match is_path {
-            true => Ok(target),
-            false => Err(Error::corrupt(
-                format!("inode {}", ino.0),
-                "its target is no path",
-            )),
-        }
+        let target = self.get(&Key::link(ino))?;
+        target.ok_or_else(|| Error::corrupt(format!("inode {}", ino.0), "its target is missing"))
     }
 
     /// Gives an inode one more name.

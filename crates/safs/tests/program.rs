@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::mounted::{program, safs, succeed, until};
+use common::mounted::{program, safs, succeed, until, Ended};
 use rustix::fs::{flock, FlockOperation};
 use safs::format::{FileType, BLOCK, ROOT_INO};
 use safs::image::ImageDevice;
@@ -271,14 +271,14 @@ fn a_cancelled_fsck_says_so() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     // Opening it waits for somebody who writes.
     let mut check = Command::new(program());
-    let mut check = check.args(["fsck", "-n"]).arg(&pipe).spawn().unwrap();
+    let mut check = Ended(check.args(["fsck", "-n"]).arg(&pipe).spawn().unwrap());
     until("the handler of signals", || {
-        let status = fs::read_to_string(format!("/proc/{}/status", check.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", check.0.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
         caught & 1 << (rustix::process::Signal::INT.as_raw() - 1) != 0
     });
-    let pid = rustix::process::Pid::from_child(&check);
+    let pid = rustix::process::Pid::from_child(&check.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(check.wait().unwrap().code(), Some(32));
+    assert_eq!(check.0.wait().unwrap().code(), Some(32));
 }

@@ -247,7 +247,12 @@ fn a_ring_of_many_files_forgets_the_oldest_and_no_others() {
         for number in made.by_ref().take(files) {
             let file = ring.create(directory, &format!("file{number:05}"), FileType::Regular);
             ring.fs.write(file, 0, &[1; BYTES as usize]).unwrap();
+            // What waits has a block reserved for each file.
+            if number % 100 == 0 {
+                ring.fs.sync().unwrap();
+            }
         }
+        ring.fs.sync().unwrap();
         // Looks until all are counted.
         (0..4).for_each(|_| ring.pass(SECOND_NS));
     };

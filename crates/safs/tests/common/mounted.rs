@@ -45,6 +45,16 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("this did not come: {what}");
 }
 
+/// A process that does not outlive its test.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A folder with an image, and where it is mounted.
 pub struct Place {
     folder: TempDir,
