@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod model;
+pub mod mounted;
 pub mod power;
 
 pub mod steps;
