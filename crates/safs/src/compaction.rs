@@ -16,6 +16,8 @@ use zoned::{ZoneId, ZonedDevice};
 const OWN_ZONE_BYTES: u64 = 8 << 20;
 /// Files that get zones of their own at a time, at most and at least.
 const OWN_ZONES: (usize, usize) = (2, 4);
+/// The part of all zones that partly written ones may be for a file to get another.
+const OWN_ZONES_PART: usize = 50;
 
 /// A piece of a file that has to move.
 #[derive(Clone, Copy, Debug)]
@@ -106,11 +108,14 @@ impl<D: ZonedDevice> FileSystem<D> {
             .change(victim, |entry| entry.sealed_at = sealed_at)
     }
 
-    /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go.
+    /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go. Such a zone stays
+    /// partly empty until its file is moved again, so all of them together may have a fiftieth of the disk.
     fn with_own_zones(&self, pieces: &[Live]) -> BTreeSet<Ino> {
         let geometry = self.disk.geometry();
-        let most =
-            (geometry.open_max.unwrap_or(32).min(32) as usize / 8).clamp(OWN_ZONES.0, OWN_ZONES.1);
+        let open = geometry.open_max.unwrap_or(32).min(32) as usize;
+        let rest = (self.sequential_zones() as usize / OWN_ZONES_PART)
+            .saturating_sub(self.zones.left.len());
+        let most = (open / 8).clamp(OWN_ZONES.0, OWN_ZONES.1).min(rest);
         let least = OWN_ZONE_BYTES.min(u64::from(geometry.capacity_blocks) * BLOCK as u64 / 4);
         let mut bytes: BTreeMap<Ino, u64> = BTreeMap::new();
         for live in pieces {
@@ -145,14 +150,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         for (owner, mut moving) in by_owner {
             moving.sort_by_key(|piece| (piece.live.ino, piece.live.logical));
-            let zone = outputs.remove(&owner).or_else(|| match owner {
-                Ino(0) => self
-                    .zones
-                    .shared
-                    .take()
-                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared)),
-                owner => self.left_zone(|entry| entry.owner == owner),
-            });
+            let zone = match (outputs.remove(&owner), owner) {
+                (Some(zone), _) => Some(zone),
+                (None, Ino(0)) => match self.zones.shared.take() {
+                    Some(zone) => Some(zone),
+                    None => self.take_left_zone()?,
+                },
+                (None, owner) => self.left_zone(|entry| entry.owner == owner),
+            };
             self.move_pieces(&moving, zone, owner, outputs)?;
         }
         Ok(())
@@ -256,6 +261,11 @@ impl<D: ZonedDevice> FileSystem<D> {
             let block = self.zones.get(at)?.write_blocks;
             let room = (capacity - block).min(self.options.segment_blocks);
             let count = fitting(rest, room);
+            let count = if count == 0 {
+                0
+            } else {
+                self.reserve_moves(count)?
+            };
             if count == 0 {
                 outputs.remove(&owner);
                 self.seal_logged(at)?;
@@ -269,8 +279,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
+    /// A zone for what several files have: one that was left, or a free one. A file's own zone is a free one.
     fn output_zone(&mut self, owner: Ino) -> Result<ZoneId> {
         let kind = if owner == Ino(0) {
+            if let Some(zone) = self.take_left_zone()? {
+                return Ok(zone);
+            }
             ZoneKind::Shared
         } else {
             ZoneKind::File
