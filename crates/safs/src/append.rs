@@ -34,6 +34,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             .checked_add(bytes)
             .filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooBig)?;
+        // Before anything is compared: what waits may be written now, and a gap that was to be filled become a hole.
+        self.reserve(bytes)?;
         self.load(ino)?;
         let written = self.staging(ino).end();
         if offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
@@ -43,9 +45,6 @@ impl<D: ZonedDevice> FileSystem<D> {
                 written,
             });
         }
-        self.reserve(bytes)?;
-        // Room may have been made of what was loaded.
-        self.load(ino)?;
         let now_ns = self.now_ns;
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;

@@ -149,6 +149,10 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.staged.held_bytes > self.options.buffer_bytes {
             self.push_ready()?;
         }
+        if self.staged.held_bytes > self.options.buffer_bytes {
+            // What is left waits behind gaps.
+            self.sync()?;
+        }
         if self.staged.waiting_files > WAITING_FILES_MAX {
             self.sync()?;
         }

@@ -127,7 +127,6 @@ fn room_that_was_given_back_can_be_used_again() {
                 "{placement:?}, round {round}: {} files, {used} % used",
                 files.len()
             );
-            if used < 90 { for (z, e) in fs.zones().iter() { println!("{z:?} {e:?}"); } println!("{:?} {:?}", fs.counters(), fs.trouble()); }
             assert!(used >= 90, "{placement:?}, round {round}: full at {used} %");
             for _ in 0..files.len() / 2 {
                 let number = files.swap_remove(random.below(files.len() as u64) as usize);
@@ -135,5 +134,44 @@ fn room_that_was_given_back_can_be_used_again() {
             }
         }
         assert_sound(&mut fs, true);
+    }
+}
+
+/// What was written behind gaps counted for nothing: 6 GB waited where 320 MiB are allowed.
+#[test]
+fn what_waits_behind_gaps_has_a_limit_for_all_files_together() {
+    let options = Options {
+        buffer_bytes: 1 << 20,
+        gap_bytes: 256 << 10,
+        ..Options::default()
+    };
+    let limit = options.buffer_bytes + options.gap_bytes;
+    let mut fs =
+        FileSystem::mount(made(RamDevice::new(8, 60, 8192)), options, 1).expect("it was made");
+    let files: Vec<Ino> = (0..100)
+        .filter_map(|number| file(&mut fs, number, 0))
+        .collect();
+    let mut most = 0;
+    for (ino, at) in files.iter().zip(0u64..) {
+        fs.open(*ino).expect("it was made");
+        fs.write(*ino, 64 << 10, &vec![at as u8; 150_000])
+            .expect("room");
+        most = most.max(fs.held_bytes());
+    }
+    assert!(most > limit / 2, "only {most} bytes waited");
+    assert!(most <= limit, "{most} bytes waited, {limit} may");
+    // Who fills a gap is refused if it became a hole meanwhile, and loses nothing.
+    let mut refused = 0;
+    for ino in &files {
+        match fs.write(*ino, 0, &[1; 64 << 10]) {
+            Ok(()) => {}
+            Err(Error::Overwrite { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 0, "no gap became a hole");
+    for (ino, at) in files.iter().zip(0u64..) {
+        let found = fs.read(*ino, 64 << 10, 150_001).expect("it was written");
+        assert_eq!(found, vec![at as u8; 150_000]);
     }
 }
