@@ -16,6 +16,10 @@ use zoned::{ZoneId, ZonedDevice};
 const SHORT_GAP_BYTES: u64 = 64 << 10;
 /// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
 const REMOVE_MAX: usize = 256;
+/// Keys that a file's bytes change when they are written: its extents, a fragment, itself.
+const KEYS_OF_A_FILE: usize = 4;
+/// The same of what waits behind a gap: its extent, and the hole before it.
+const KEYS_OF_A_GAP: usize = 2;
 /// Others' data that a segment takes along when one file is made durable.
 const RIDERS_MAX_BYTES: usize = 1 << 20;
 
@@ -30,6 +34,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             .checked_add(bytes)
             .filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooBig)?;
+        // Before anything is compared: what waits may be written now, and a gap that was to be filled become a hole.
+        self.reserve(bytes)?;
         self.load(ino)?;
         let written = self.staging(ino).end();
         if offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
@@ -39,9 +45,6 @@ impl<D: ZonedDevice> FileSystem<D> {
                 written,
             });
         }
-        self.reserve(bytes)?;
-        // Room may have been made of what was loaded.
-        self.load(ino)?;
         let now_ns = self.now_ns;
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
@@ -58,8 +61,12 @@ impl<D: ZonedDevice> FileSystem<D> {
             staging.join();
         } else {
             staging.gap.insert(offset, data.to_vec());
+            self.staged.waiting_keys += KEYS_OF_A_GAP;
         }
-        self.staged.waiting_files += usize::from(!waits_already);
+        if !waits_already {
+            self.staged.waiting_files += 1;
+            self.staged.waiting_keys += KEYS_OF_A_FILE;
+        }
         self.staged.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
         self.staged.dirty_since_ns.get_or_insert(now_ns);
@@ -186,13 +193,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// A zone for a stream: one that another has left, or a free one.
     fn stream_zone(&mut self, ino: Ino) -> Result<Option<ZoneId>> {
-        if let Some(zone) = self.zones.left.pop() {
-            let entry = ZoneEntry {
-                owner: Ino(0),
-                kind: ZoneKind::Shared,
-                ..*self.zones.get(zone)?
-            };
-            self.change(vec![Change::Zone(zone, entry)])?;
+        if let Some(zone) = self.take_left_zone()? {
             return Ok(Some(zone));
         }
         if u64::from(self.zones.free()) <= self.low_for_streams() {
@@ -206,9 +207,22 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(zone)
     }
 
+    /// A zone that was partly written for one file, and is for several from now on.
+    pub(crate) fn take_left_zone(&mut self) -> Result<Option<ZoneId>> {
+        let Some(zone) = self.zones.left.pop() else {
+            return Ok(None);
+        };
+        let entry = ZoneEntry {
+            owner: Ino(0),
+            kind: ZoneKind::Shared,
+            ..*self.zones.get(zone)?
+        };
+        self.change(vec![Change::Zone(zone, entry)])?;
+        Ok(Some(zone))
+    }
+
     fn low_for_streams(&self) -> u64 {
-        let sequential = self.zones.count() - self.superblock.random_zones;
-        6 + u64::from(sequential / 50)
+        6 + u64::from(self.sequential_zones() / 50)
     }
 
     /// A stream has no use for its zone any more.
@@ -527,6 +541,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.push(&parts)?;
         self.flush()?;
         (self.staged.dirty_since_ns, self.staged.waiting_files) = (None, 0);
+        self.staged.waiting_keys = 0;
         for part in parts {
             self.forget_idle(part.ino)?;
         }

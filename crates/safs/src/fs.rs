@@ -153,6 +153,11 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.disk.written_blocks * BLOCK as u64
     }
 
+    /// Bytes of files that no segment holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.staged.held_bytes
+    }
+
     /// The zone table.
     pub fn zones(&self) -> &Zones {
         &self.zones

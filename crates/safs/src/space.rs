@@ -40,8 +40,12 @@ pub struct Space {
 
 impl<D: ZonedDevice> FileSystem<D> {
     fn reserve_zones(&self) -> u64 {
-        let sequential = self.zones.count() - self.superblock.random_zones;
-        RESERVE_ZONES + u64::from(sequential / 100)
+        RESERVE_ZONES + u64::from(self.sequential_zones() / 100)
+    }
+
+    /// Zones for the log and for data.
+    pub(crate) fn sequential_zones(&self) -> u32 {
+        self.zones.count() - self.superblock.random_zones
     }
 
     fn zone_bytes(&self) -> u64 {
@@ -83,18 +87,44 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.reserve_nodes(!is_deletion)
     }
 
+    /// Room in the catalog for what waits and one more change (INV-S8): if there is too little, what waits is written, so that
+    /// it is charged for what it is, and a root record takes it in.
     fn reserve_nodes(&mut self, with_reserve: bool) -> Result {
+        let lacks = |fs: &Self| {
+            fs.catalog
+                .lacks_nodes(fs.staged.waiting_keys, !with_reserve)
+        };
         for _ in 0..SETTLE_ROUNDS {
-            if !self.catalog.lacks_nodes(!with_reserve) {
+            if !lacks(self) {
                 return Ok(());
+            }
+            if self.staged.waiting_keys > 0 {
+                self.sync()?;
             }
             if self.catalog.can_settle() {
                 self.root_commit(false)?;
             }
         }
-        match self.catalog.lacks_nodes(!with_reserve) {
+        match lacks(self) {
             true if with_reserve => Err(Error::NoSpace),
             _ => Ok(()),
+        }
+    }
+
+    /// How many of so many extents compaction may move before the next root record, which is written now if that helps.
+    pub(crate) fn reserve_moves(&mut self, extents: usize) -> Result<usize> {
+        let waiting = self.staged.waiting_keys;
+        let lacks = |fs: &Self, extents| fs.catalog.lacks_nodes(waiting + extents, true);
+        if lacks(self, extents) && self.catalog.can_settle() {
+            self.root_commit(false)?;
+        }
+        let mut fits = extents;
+        while fits > 0 && lacks(self, fits) {
+            fits /= 2;
+        }
+        match fits {
+            0 => Err(Error::NoSpace),
+            fits => Ok(fits),
         }
     }
 
@@ -118,6 +148,10 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn housekeeping(&mut self) -> Result {
         if self.staged.held_bytes > self.options.buffer_bytes {
             self.push_ready()?;
+        }
+        if self.staged.held_bytes > self.options.buffer_bytes {
+            // What is left waits behind gaps.
+            self.sync()?;
         }
         if self.staged.waiting_files > WAITING_FILES_MAX {
             self.sync()?;
@@ -242,8 +276,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Blocks and inodes, used and free.
     pub fn space(&self) -> Space {
-        let sequential = u64::from(self.zones.count() - self.superblock.random_zones);
-        let usable = sequential.saturating_sub(self.reserve_zones() + 2);
+        let usable = u64::from(self.sequential_zones()).saturating_sub(self.reserve_zones() + 2);
         let blocks = usable * u64::from(self.disk.geometry().capacity_blocks);
         let used = (self.zones.live_total() + self.staged.held_bytes).div_ceil(BLOCK as u64);
         Space {

@@ -102,6 +102,8 @@ pub(crate) struct Staged {
     pub held_bytes: u64,
     /// How often a file began to wait since everything was written.
     pub waiting_files: usize,
+    /// Keys of the catalog that what waits will change, at most (INV-S8).
+    pub waiting_keys: usize,
     /// When what is not durable began to be so, on the clock that never goes back.
     pub dirty_since_ns: Option<i64>,
 }
