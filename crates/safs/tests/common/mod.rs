@@ -2,10 +2,10 @@
 //! What several tests need: a device, a trivial file system in memory, and operations on both.
 #![allow(dead_code)]
 
-pub mod model;
+
 pub mod power;
 
-pub mod steps;
+
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

@@ -178,12 +178,14 @@ impl<'a> Forger<'a> {
     }
 
     fn bytes(&self, block: u64, blocks: u64) -> Vec<u8> {
-        let held = |block| match block < self.disk.blocks() {
-            true => self.disk.piece(block),
-            // The device was made smaller.
-            false => Piece::Word(0),
-        };
-        (block..block + blocks).flat_map(|block| held(block).bytes()).collect()
+        let mut bytes = vec![0; blocks as usize * BLOCK];
+        for (block, into) in (block..).zip(bytes.chunks_exact_mut(BLOCK)) {
+            // The device may have been made smaller.
+            if block < self.disk.blocks() {
+                self.disk.piece(block).read(into);
+            }
+        }
+        bytes
     }
 
     fn put(&mut self, block: u64, bytes: &[u8]) {

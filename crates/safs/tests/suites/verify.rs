@@ -243,7 +243,8 @@ impl<'a> Verdict<'a> {
         });
         let sizes: Vec<u64> = sizes.collect();
         if let Some(first) = places.first() {
-            assert!(*first <= first_kept(&sizes, kept), "files are gone that had to be kept");
+            let most = first_kept(&sizes, kept);
+            assert!(*first <= most, "{first} of {sizes:?} are gone, of which {most} may be: {kept} bytes are kept");
         }
         for ino in found {
             self.verify_file(fs, ino, random, reach);
