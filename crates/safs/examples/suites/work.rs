@@ -126,7 +126,10 @@ fn again(suite: Suite, case: &str) -> Result<bool, String> {
         None => None,
     };
     match suite {
-        Suite::Cuts => cut(named(name)?, seed, only),
+        Suite::Cuts => {
+            suites::story::VERBOSE.store(true, Relaxed);
+            cut(named(name)?, seed, only);
+        }
         Suite::Model => tell(named(name)?, seed),
         Suite::Fuzz => forge(device(name)?, seed..seed + 1),
     }

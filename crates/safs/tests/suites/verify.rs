@@ -239,7 +239,8 @@ impl<'a> Verdict<'a> {
         let sizes = made.iter().map(|(_, id)| {
             let known = &self.story.files[id];
             let behind = known.partition_point(|(at, _)| *at <= self.reached);
-            known[..behind].last().map_or(0, |(_, file)| file.written)
+            // What was forgotten and is still open may have been truncated since.
+            known[..behind].iter().map(|(_, file)| file.written).max().unwrap_or(0)
         });
         let sizes: Vec<u64> = sizes.collect();
         if let Some(first) = places.first() {
