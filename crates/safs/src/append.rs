@@ -542,7 +542,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         {
             self.sync()?;
         }
-        self.retain();
+        self.retain_slowly();
         Ok(())
     }
 

@@ -10,6 +10,13 @@ use zoned::ZonedDevice;
 /// The attribute that gives a file's beginning up when it is set: a number of bytes.
 pub const HEAD_ATTRIBUTE: &[u8] = b"user.safs.head";
 
+/// Capabilities that a program's file gives to whoever runs it.
+const CAPABILITY_ATTRIBUTE: &[u8] = b"security.capability";
+/// Bits of permissions.
+const SET_USER: u32 = 0o4000;
+pub(crate) const SET_GROUP: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+
 /// Changes of attributes; none where nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
@@ -69,6 +76,31 @@ impl<D: ZonedDevice> FileSystem<D> {
                 .for_each(|staging| staging.mtime_ns = mtime_ns);
         }
         self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
+    }
+
+    /// A file is about to be changed: what lends its owner's rights to others goes, capabilities always, the set-user-ID and
+    /// set-group-ID bits unless root writes.
+    pub fn end_privileges(&mut self, ino: Ino, is_root: bool) -> Result {
+        let inode = self.inode(ino)?;
+        let mut kept = inode.permissions;
+        if !is_root {
+            kept &= !SET_USER;
+            // Without execution by the group the bit is no privilege.
+            if kept & GROUP_EXECUTES != 0 {
+                kept &= !SET_GROUP;
+            }
+        }
+        if kept != inode.permissions {
+            let set = SetAttributes {
+                permissions: Some(kept),
+                ..SetAttributes::default()
+            };
+            self.set_attributes(ino, set)?;
+        }
+        match self.get(&Key::xattr(ino, CAPABILITY_ATTRIBUTE))? {
+            None => Ok(()),
+            Some(_) => self.remove_xattr(ino, CAPABILITY_ATTRIBUTE),
+        }
     }
 
     /// An extended attribute.

@@ -8,9 +8,10 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::{Cell, Key, Pointer};
 use crate::node_store::NodeStore;
+use crate::salvage::LostNode;
 use crate::tree::{self, Changes};
 use std::collections::BTreeSet;
-use zoned::ZonedDevice;
+use zoned::{Block, ZonedDevice};
 
 /// What a key and its value take in memory besides their bytes, about.
 const ENTRY_BYTES: usize = 96;
@@ -153,6 +154,57 @@ impl Catalog {
         }
         found.truncate(limit);
         Ok(found)
+    }
+
+    /// Reads all nodes: those that are lost in both copies, and the places of the others.
+    pub fn look<D: ZonedDevice>(&mut self, disk: &mut Disk<D>) -> (Vec<LostNode>, BTreeSet<Block>) {
+        let (mut lost, mut reached) = (Vec::new(), BTreeSet::new());
+        let root = self.root.map(|pointer| LostNode {
+            pointer,
+            from: Key(Vec::new()),
+            to: None,
+        });
+        let mut waiting: Vec<LostNode> = root.into_iter().collect();
+        while let Some(node) = waiting.pop() {
+            let Ok(read) = self.nodes.read(disk, node.pointer) else {
+                lost.push(node);
+                continue;
+            };
+            reached.insert(node.pointer.at);
+            if read.level == 0 {
+                continue;
+            }
+            for (i, cell) in read.cells.iter().enumerate() {
+                let Ok(pointer) = cell.pointer() else {
+                    continue;
+                };
+                let next = read.cells.get(i + 1).map(|next| next.key.clone());
+                waiting.push(LostNode {
+                    pointer,
+                    from: if i == 0 {
+                        node.from.clone()
+                    } else {
+                        cell.key.clone()
+                    },
+                    to: next.or_else(|| node.to.clone()),
+                });
+            }
+        }
+        (lost, reached)
+    }
+
+    /// From now on nothing is below these nodes, and with the next root record they are gone. What only they led to keeps its
+    /// place until then, if there is room for the new nodes beside it.
+    pub fn lose(&mut self, lost: &[LostNode], reached: &BTreeSet<Block>) {
+        for node in lost {
+            self.nodes.lose(node.pointer);
+            self.touch(node.from.clone());
+        }
+        if self.nodes.free() < self.nodes_needed() {
+            let lost = lost.iter().map(|lost| lost.pointer.at);
+            let kept: Vec<Block> = reached.iter().copied().chain(lost).collect();
+            self.nodes.set_used(&kept);
+        }
     }
 
     /// Nodes that the next root record may have to write, at most; what one more change may add is in it.

@@ -20,6 +20,7 @@ use crate::format::*;
 use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
+use crate::retain::Rings;
 use crate::staging::Staged;
 use crate::zones::Zones;
 use std::collections::{BTreeSet, VecDeque};
@@ -63,6 +64,8 @@ pub(crate) struct Roots {
 pub(crate) struct Policy {
     /// Files and directories with a retention.
     pub retained: BTreeSet<Ino>,
+    /// What the directories among them hold.
+    pub rings: Rings,
     /// What is spent is being forgotten.
     pub is_retaining: bool,
     /// Making room before anyone asks failed; not tried again before this segment.
@@ -109,6 +112,8 @@ pub struct FileSystem<D> {
     pub(crate) inodes: u64,
     /// Files whose end has to be checked before it is used.
     pub(crate) unverified: BTreeSet<Ino>,
+    /// What was lost of the catalog, and what of it was found elsewhere.
+    pub(crate) salvaged: Vec<String>,
     pub(crate) now_ns: i64,
     pub(crate) counters: Counters,
 }
@@ -226,6 +231,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Applies a batch to what is in memory.
     pub(crate) fn apply(&mut self, batch: &[Change]) -> Result {
         for change in batch {
+            self.policy.rings.note(change);
             match change {
                 Change::Put(key, value) => self.catalog.put(key.clone(), value.clone()),
                 Change::Delete(key) => self.catalog.delete(key.clone()),

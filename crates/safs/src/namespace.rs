@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names: one batch for each operation, so that a crash finds it done or not begun.
 
-use crate::attributes::check_name;
+use crate::attributes::{check_name, SET_GROUP};
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -9,8 +9,6 @@ use zoned::ZonedDevice;
 
 /// Keys that one batch removes at most when an inode is deleted.
 const REMOVE_MAX: usize = 256;
-/// The bit of permissions that is called set-group-ID.
-const SET_GROUP: u32 = 0o2000;
 
 /// Whose a new inode is, and what others may do with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -109,6 +109,17 @@ struct Put {
 impl<D: ZonedDevice> FileSystem<D> {
     /// Mounts a file system. Time is in nanoseconds since 1970.
     pub fn mount(device: D, options: Options, now_ns: i64) -> Result<Self> {
+        FileSystem::mount_slowly(device, options, now_ns, |_| ())
+    }
+
+    /// The same; `progress` is told each zone that is read, which is done only for a repair and if a part of the catalog is
+    /// lost.
+    pub fn mount_slowly(
+        device: D,
+        options: Options,
+        now_ns: i64,
+        mut progress: impl FnMut(ZoneId),
+    ) -> Result<Self> {
         let mut disk = Disk::new(device)?;
         let superblock = superblock(&mut disk)?;
         let layout = layout::suits(&disk, &superblock)?;
@@ -154,11 +165,15 @@ impl<D: ZonedDevice> FileSystem<D> {
                 next_ino: root.next_ino,
                 inodes: root.inodes,
                 unverified: BTreeSet::new(),
+                salvaged: Vec::new(),
                 now_ns,
                 counters: Counters::default(),
                 superblock,
                 disk,
             };
+            if fs.options.repair {
+                fs.salvage(&mut progress)?;
+            }
             fs.recover()?;
             return Ok(fs);
         }

@@ -2,6 +2,7 @@
 //! What several tests need: a device, and an empty file system on it.
 #![allow(dead_code)]
 
+pub mod mounted;
 pub mod power;
 
 use rand_core::{Rng, SeedableRng};
