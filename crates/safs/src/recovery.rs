@@ -167,6 +167,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 unverified: BTreeSet::new(),
                 salvaged: Vec::new(),
                 now_ns,
+                steady_ns: 0,
                 counters: Counters::default(),
                 superblock,
                 disk,

@@ -129,6 +129,8 @@ struct Teller {
     last_tick_ns: i64,
     /// When each step was done, by the clock that only goes forward.
     times: Vec<i64>,
+    /// Time that passed while the wall clock was set back.
+    untold_ns: i64,
     /// The last step was refused for want of space.
     was_refused: bool,
 }
@@ -189,6 +191,7 @@ impl Teller {
             random,
             last_tick_ns: 0,
             times: Vec::new(),
+            untold_ns: 0,
             was_refused: false,
         };
         teller.note();
@@ -224,7 +227,10 @@ impl Teller {
 
     fn act(&mut self, step: Step) {
         let most_ns = if self.config.load == Load::Extents { 50_000_000 } else { 800_000_000 };
-        self.pair.steady_ns += 1_000_000 + self.random.below(most_ns) as i64;
+        let step_ns = 1_000_000 + self.random.below(most_ns) as i64;
+        self.pair.steady_ns += step_ns;
+        // What passed since the last call, nobody can tell who is told another time.
+        self.untold_ns += if matches!(step, Step::Clock(..0)) { step_ns } else { 0 };
         let made = self.pair.model.next;
         if let (Step::Truncate(id, 0), Load::Extents) = (&step, self.config.load) {
             self.count_extents(*id);
@@ -257,7 +263,7 @@ impl Teller {
             Step::Root => self.promise(number, What::Names),
             Step::Tick => {
                 // What has waited for so long is durable now.
-                let before = self.pair.steady_ns - self.pair.options.dirty_max_ns;
+                let before = self.pair.steady_ns - self.pair.options.dirty_max_ns - self.untold_ns;
                 let old = self.times.partition_point(|time| *time <= before);
                 if old > 0 {
                     self.promise(old - 1, What::All);
