@@ -40,6 +40,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             });
         }
         self.reserve(bytes)?;
+        // Room may have been made of what was loaded.
+        self.load(ino)?;
         let now_ns = self.now_ns;
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
@@ -57,25 +59,25 @@ impl<D: ZonedDevice> FileSystem<D> {
         } else {
             staging.gap.insert(offset, data.to_vec());
         }
-        self.waiting_files += usize::from(!waits_already);
-        self.held_bytes += bytes;
+        self.staged.waiting_files += usize::from(!waits_already);
+        self.staged.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
-        self.dirty_since_ns.get_or_insert(now_ns);
+        self.staged.dirty_since_ns.get_or_insert(now_ns);
         // The data are accepted: that a segment finds no zone now is no answer to this call.
         let drained = self.drain(ino);
-        unless_full(drained)?;
-        self.maintain()
+        unless_full(drained)
     }
 
     /// The file's bytes that are in memory; `load` came before.
     fn staging(&mut self, ino: Ino) -> &mut Staging {
-        let open = self.files.entry(ino).or_default();
+        let open = self.staged.files.entry(ino).or_default();
         open.staging.get_or_insert_with(Staging::default)
     }
 
     /// Prepares a file for being appended to.
     fn load(&mut self, ino: Ino) -> Result {
         if self
+            .staged
             .files
             .get(&ino)
             .is_some_and(|open| open.staging.is_some())
@@ -105,7 +107,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             staging.logged = staging.bytes.len();
             staging.tail = Some(tail);
         }
-        self.files.entry(ino).or_default().staging = Some(staging);
+        self.staged.files.entry(ino).or_default().staging = Some(staging);
         Ok(())
     }
 
@@ -121,7 +123,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         // Both headers of a full segment take less than a fortieth of it, but never less than four blocks.
         let segment = u64::from(self.options.segment_blocks);
         let payload = segment - (segment / 40).max(4);
-        if self.held_bytes >= payload * BLOCK as u64 {
+        if self.staged.held_bytes >= payload * BLOCK as u64 {
             self.push_ready()?;
         }
         Ok(())
@@ -130,11 +132,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Writes all whole blocks to the log, those of streams apart.
     pub(crate) fn push_ready(&mut self) -> Result {
         let segment = u64::from(self.options.segment_blocks) * BLOCK as u64;
-        let waiting = self
-            .files
-            .iter()
-            .filter_map(|(ino, open)| Some((*ino, open.staging.as_ref()?)));
-        let ready = waiting.filter(|(_, staging)| staging.ready_blocks() > 0);
+        let ready = self.staged.all();
+        let ready = ready.filter(|(_, staging)| staging.ready_blocks() > 0);
         let (streams, others): (Vec<_>, Vec<_>) =
             ready.partition(|(_, staging)| staging.stream.is_some());
         let bytes: usize = others.iter().map(|(_, staging)| staging.unlogged()).sum();
@@ -147,7 +146,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if bytes as u64 >= segment / 2 {
             self.push(&parts)?;
         }
-        if self.held_bytes > self.options.buffer_bytes {
+        if self.staged.held_bytes > self.options.buffer_bytes {
             for ino in streams {
                 self.write_stream(ino)?;
             }
@@ -173,8 +172,10 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn streams(&self) -> usize {
-        let staged = self.files.values().filter_map(|open| open.staging.as_ref());
-        staged.filter(|staging| staging.stream.is_some()).count()
+        let streams = self.staged.all();
+        streams
+            .filter(|(_, staging)| staging.stream.is_some())
+            .count()
     }
 
     /// INV-S11: open zones stay within the device's limit: the log's two, compaction's three, a spare, and the streams.
@@ -185,7 +186,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// A zone for a stream: one that another has left, or a free one.
     fn stream_zone(&mut self, ino: Ino) -> Result<Option<ZoneId>> {
-        if let Some(zone) = self.left_zones.pop() {
+        if let Some(zone) = self.zones.left.pop() {
             let entry = ZoneEntry {
                 owner: Ino(0),
                 kind: ZoneKind::Shared,
@@ -214,8 +215,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub(crate) fn leave_zone(&mut self, zone: ZoneId) -> Result {
         let entry = *self.zones.get(zone)?;
         let room = self.disk.geometry().capacity_blocks - entry.write_blocks;
-        if room > 8 && self.left_zones.len() < self.options.streams_max {
-            self.left_zones.push(zone);
+        if room > 8 && self.zones.left.len() < self.options.streams_max {
+            self.zones.left.push(zone);
             return Ok(());
         }
         self.seal_logged(zone)
@@ -312,12 +313,12 @@ impl<D: ZonedDevice> FileSystem<D> {
                 let zeros = (target - end) as usize;
                 staging.bytes.resize(staging.bytes.len() + zeros, 0);
                 staging.join();
-                self.held_bytes += zeros as u64;
+                self.staged.held_bytes += zeros as u64;
                 continue;
             }
             let zeros = (from - end) as usize;
             staging.bytes.resize(staging.bytes.len() + zeros, 0);
-            self.held_bytes += zeros as u64;
+            self.staged.held_bytes += zeros as u64;
             self.push(&[Part {
                 ino,
                 with_tail: false,
@@ -354,7 +355,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Err(Error::TooBig);
         }
         let inode = self.regular(ino)?;
-        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let staged = self.staged.of(ino);
         let written = staged.map_or(inode.written, Staging::visible);
         let is_staged = staged.is_some();
         if size != 0 && size < written {
@@ -376,32 +377,27 @@ impl<D: ZonedDevice> FileSystem<D> {
             }])?;
         }
         let now_ns = self.now_ns;
-        if let Some(staging) = self
-            .files
-            .get_mut(&ino)
-            .and_then(|open| open.staging.as_mut())
-        {
+        if let Some(staging) = self.staged.of_mut(ino) {
             staging.mtime_ns = now_ns;
         }
         let mut inode = self.inode(ino)?;
         inode.size = size;
         (inode.mtime_ns, inode.ctime_ns) = (self.now_ns, self.now_ns);
-        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
-        self.maintain()
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
     }
 
     /// Forgets what of a file is only in memory.
     pub(crate) fn discard_staging(&mut self, ino: Ino) -> Result {
-        let Some(open) = self.files.get_mut(&ino) else {
+        let Some(open) = self.staged.files.get_mut(&ino) else {
             return Ok(());
         };
         open.readers.clear();
         let Some(staging) = open.staging.take() else {
             return Ok(());
         };
-        self.held_bytes -= staging.held();
+        self.staged.held_bytes -= staging.held();
         if open.handles == 0 {
-            self.files.remove(&ino);
+            self.staged.files.remove(&ino);
         }
         staging.stream.map_or(Ok(()), |zone| self.leave_zone(zone))
     }
@@ -445,7 +441,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if head > inode.written {
             return Err(Error::Invalid("the head cannot lie behind what is written"));
         }
-        if let Some(open) = self.files.get_mut(&ino) {
+        if let Some(open) = self.staged.files.get_mut(&ino) {
             open.readers.clear();
         }
         loop {
@@ -461,7 +457,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 remove_extent(&mut batch, Key::extent(ino, logical), &extent);
             }
             if batch.is_empty() {
-                return self.maintain();
+                return Ok(());
             }
             inode.ctime_ns = self.now_ns;
             batch.push(Change::Put(Key::inode(ino), inode.encode()));
@@ -477,7 +473,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return self.sync();
         }
         let mut parts = Vec::new();
-        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let staged = self.staged.of(ino);
         if staged.is_some() {
             self.close_gap(ino, None)?;
             if self.staging(ino).stream.is_some() {
@@ -491,26 +487,18 @@ impl<D: ZonedDevice> FileSystem<D> {
             parts.extend(self.riders(ino));
         }
         self.push(&parts)?;
-        self.flush()?;
-        self.maintain()
+        self.flush()
     }
 
     /// Other files of which a little waits.
     fn riders(&self, ino: Ino) -> Vec<Part> {
         let mut bytes = 0;
         let mut riders = Vec::new();
-        for (other, open) in &self.files {
-            let Some(staging) = open
-                .staging
-                .as_ref()
-                .filter(|staging| staging.stream.is_none())
-            else {
-                continue;
-            };
-            if *other != ino && staging.ready_blocks() > 0 {
+        for (other, staging) in self.staged.all() {
+            if other != ino && staging.stream.is_none() && staging.ready_blocks() > 0 {
                 bytes += staging.unlogged();
                 riders.push(Part {
-                    ino: *other,
+                    ino: other,
                     with_tail: false,
                 });
             }
@@ -524,9 +512,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Makes everything durable.
     pub fn sync(&mut self) -> Result {
         self.writable()?;
-        let staged =
-            |(ino, open): (&Ino, &crate::staging::Open)| open.staging.as_ref().map(|_| *ino);
-        let inos: Vec<Ino> = self.files.iter().filter_map(staged).collect();
+        let inos: Vec<Ino> = self.staged.all().map(|(ino, _)| ino).collect();
         let mut parts = Vec::with_capacity(inos.len());
         for ino in inos {
             self.close_gap(ino, None)?;
@@ -540,70 +526,68 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.push(&parts)?;
         self.flush()?;
-        (self.dirty_since_ns, self.waiting_files) = (None, 0);
+        (self.staged.dirty_since_ns, self.staged.waiting_files) = (None, 0);
         for part in parts {
             self.forget_idle(part.ino)?;
         }
-        self.maintain()
+        Ok(())
     }
 
     /// To be called now and then, with the time: what has waited too long is made durable.
     pub fn tick(&mut self, now_ns: i64) -> Result {
         self.set_time(now_ns);
-        let waited = self.dirty_since_ns.map(|since_ns| now_ns - since_ns);
-        if self.refusal.is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns) {
+        self.keep_house();
+        let waited = self.staged.dirty_since_ns.map(|since_ns| now_ns - since_ns);
+        if self.disk.refusal().is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns)
+        {
             self.sync()?;
         }
-        self.retain()
+        self.retain();
+        Ok(())
     }
 
     /// A file is used; until it is released it stays, even without a name.
     pub fn open(&mut self, ino: Ino) -> Result {
         self.inode(ino)?;
-        self.files.entry(ino).or_default().handles += 1;
+        self.staged.files.entry(ino).or_default().handles += 1;
         Ok(())
     }
 
     /// A file is used once less.
     pub fn release(&mut self, ino: Ino) -> Result {
-        let Some(open) = self.files.get_mut(&ino) else {
+        let Some(open) = self.staged.files.get_mut(&ino) else {
             return Ok(());
         };
         open.handles = open.handles.saturating_sub(1);
         if open.handles > 0 {
             return Ok(());
         }
-        if self.refusal.is_some() {
+        if self.disk.refusal().is_some() {
             return Ok(());
         }
         let nlink = self.inode(ino)?.nlink;
         if nlink == 0 {
-            self.files.entry(ino).or_default();
+            self.staged.files.entry(ino).or_default();
             self.delete_inode(ino)?;
-            return self.maintain();
+            return Ok(());
         }
-        let has_gap = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let has_gap = self.staged.of(ino);
         if has_gap.is_some_and(|staging| !staging.gap.is_empty()) {
             self.close_gap(ino, None)?;
         }
-        let stream = self
-            .files
-            .get_mut(&ino)
-            .and_then(|open| open.staging.as_mut())
-            .and_then(|s| s.stream);
+        let stream = self.staged.of_mut(ino).and_then(|s| s.stream);
         if stream.is_some() {
             self.write_stream(ino)?;
             if let Some(zone) = self.staging(ino).stream.take() {
                 self.leave_zone(zone)?;
             }
         }
-        self.forget_idle(ino)?;
-        self.maintain()
+        self.forget_idle(ino)
     }
 
     /// A file that nobody uses and of which nothing waits need not be remembered.
     pub(crate) fn forget_idle(&mut self, ino: Ino) -> Result {
-        let is_idle = self.files.get(&ino).is_some_and(|open| {
+        let is_idle = self.staged.files.get(&ino).is_some_and(|open| {
             let waits = open
                 .staging
                 .as_ref()
@@ -614,7 +598,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Ok(());
         }
         self.discard_staging(ino)?;
-        self.files.remove(&ino);
+        self.staged.files.remove(&ino);
         Ok(())
     }
 }

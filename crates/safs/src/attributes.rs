@@ -41,7 +41,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn attributes(&mut self, ino: Ino) -> Result<Inode> {
         self.verify_end(ino)?;
         let mut inode = self.inode(ino)?;
-        if let Some(staging) = self.files.get(&ino).and_then(|open| open.staging.as_ref()) {
+        if let Some(staging) = self.staged.of(ino) {
             inode.size = inode.size.max(staging.visible());
             inode.written = staging.end();
             inode.stored += staging.held();
@@ -63,13 +63,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         inode.atime_ns = set.atime_ns.unwrap_or(inode.atime_ns);
         inode.mtime_ns = set.mtime_ns.unwrap_or(inode.mtime_ns);
         inode.ctime_ns = self.now_ns;
-        if let (Some(mtime_ns), Some(open)) = (set.mtime_ns, self.files.get_mut(&ino)) {
+        if let (Some(mtime_ns), Some(open)) = (set.mtime_ns, self.staged.files.get_mut(&ino)) {
             open.staging
                 .iter_mut()
                 .for_each(|staging| staging.mtime_ns = mtime_ns);
         }
-        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
-        self.maintain()
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
     }
 
     /// An extended attribute.
@@ -127,8 +126,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if name == RETAIN_ATTRIBUTE {
             batch.extend(self.set_retention(ino, value)?);
         }
-        self.change(batch)?;
-        self.maintain()
+        self.change(batch)
     }
 
     /// Removes an extended attribute.
@@ -145,8 +143,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if name == RETAIN_ATTRIBUTE {
             batch.extend(self.end_retention(ino));
         }
-        self.change(batch)?;
-        self.maintain()
+        self.change(batch)
     }
 }
 

@@ -272,7 +272,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 wrong("it is to be written anew, and data live in it".into());
             }
             let is_sequential = entry.kind != ZoneKind::Random && entry.stage == ZoneStage::Open;
-            if is_sequential && self.refusal.is_none() {
+            if is_sequential && self.disk.refusal().is_none() {
                 let pointer = self.disk.write_pointer(zone).unwrap_or(0);
                 if pointer != entry.write_blocks {
                     wrong(format!(

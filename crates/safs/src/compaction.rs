@@ -94,14 +94,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         for (owner, zone) in outputs {
             if owner == Ino(0) {
-                self.shared_zone = Some(zone);
+                self.zones.shared = Some(zone);
             } else {
                 self.leave_zone(zone)?;
             }
         }
         moved?;
         // What could not be read stays, and the zone with it; others come first next time.
-        let sealed_at = self.root_seq as u32;
+        let sealed_at = self.roots.newest as u32;
         self.zones
             .change(victim, |entry| entry.sealed_at = sealed_at)
     }
@@ -147,7 +147,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             moving.sort_by_key(|piece| (piece.live.ino, piece.live.logical));
             let zone = outputs.remove(&owner).or_else(|| match owner {
                 Ino(0) => self
-                    .shared_zone
+                    .zones
+                    .shared
                     .take()
                     .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared)),
                 owner => self.left_zone(|entry| entry.owner == owner),
@@ -160,8 +161,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// A zone that is partly written and that nobody writes now.
     fn left_zone(&mut self, suits: impl Fn(&ZoneEntry) -> bool) -> Option<ZoneId> {
         let suits = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(&suits);
-        let found = self.left_zones.iter().position(suits);
-        found.map(|at| self.left_zones.remove(at))
+        let found = self.zones.left.iter().position(suits);
+        found.map(|at| self.zones.left.remove(at))
     }
 
     /// What of a zone's data is alive, by file and place.
@@ -316,10 +317,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             ]);
             self.counters.moved_bytes += u64::from(bytes);
             // A file that is open for appending knows its last fragment.
-            let staging = self
-                .files
-                .get_mut(&ino)
-                .and_then(|open| open.staging.as_mut());
+            let staging = self.staged.of_mut(ino);
             if let Some(staging) = staging.filter(|staging| staging.tail == Some(extent)) {
                 staging.tail = Some(moved);
             }

@@ -87,35 +87,42 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// What of ring files and directories is spent.
     pub fn spent(&mut self) -> Result<Vec<Spent>> {
         let mut spent = Vec::new();
-        for ino in self.retained.clone() {
-            // A retention that cannot be read keeps everything.
-            let value = self.xattr(ino, RETAIN_ATTRIBUTE);
-            let Ok(retention) = value.and_then(|value| Retention::parse(&value)) else {
-                continue;
-            };
-            match self.attributes(ino)?.file_type {
-                FileType::Directory => self.spent_entries(ino, &retention, &mut spent)?,
-                _ => spent.extend(self.spent_head(ino, &retention)?),
-            }
+        for ino in self.policy.retained.clone() {
+            // A retention that cannot be read keeps everything, and stands in no other's way.
+            let found = self.spent_of(ino, &mut spent);
+            self.note_trouble(found);
         }
         Ok(spent)
     }
 
-    /// Forgets what is spent and needs no copy.
-    pub(crate) fn retain(&mut self) -> Result {
-        if self.is_retaining || self.retained.is_empty() || self.refusal.is_some() {
-            return Ok(());
+    fn spent_of(&mut self, ino: Ino, spent: &mut Vec<Spent>) -> Result {
+        let value = self.xattr(ino, RETAIN_ATTRIBUTE)?;
+        let retention = Retention::parse(&value)?;
+        match self.attributes(ino)?.file_type {
+            FileType::Directory => self.spent_entries(ino, &retention, spent),
+            _ => {
+                spent.extend(self.spent_head(ino, &retention)?);
+                Ok(())
+            }
         }
-        self.is_retaining = true;
-        let done = self.retain_all();
-        self.is_retaining = false;
-        done
     }
 
-    fn retain_all(&mut self) -> Result {
-        let spent = self.spent()?;
-        let ours = spent.iter().filter(|spent| spent.target.is_none());
-        ours.into_iter().try_for_each(|spent| self.forget(spent))
+    /// Forgets what is spent and needs no copy.
+    pub(crate) fn retain(&mut self) {
+        if self.policy.is_retaining
+            || self.policy.retained.is_empty()
+            || self.disk.refusal().is_some()
+        {
+            return;
+        }
+        self.policy.is_retaining = true;
+        for spent in self.spent().unwrap_or_default() {
+            if spent.target.is_none() {
+                let forgotten = self.forget(&spent);
+                self.note_trouble(forgotten);
+            }
+        }
+        self.policy.is_retaining = false;
     }
 
     /// Forgets what is spent. What has changed meanwhile stays.
@@ -222,13 +229,13 @@ impl<D: ZonedDevice> FileSystem<D> {
             FileType::Regular | FileType::Directory => {}
             _ => return Err(Error::Invalid("only files and directories are retained")),
         }
-        self.retained.insert(ino);
+        self.policy.retained.insert(ino);
         Ok(vec![Change::Put(Key::retain(ino), Vec::new())])
     }
 
     /// Ends a retention.
     pub(crate) fn end_retention(&mut self, ino: Ino) -> Option<Change> {
-        let was_there = self.retained.remove(&ino);
+        let was_there = self.policy.retained.remove(&ino);
         was_there.then(|| Change::Delete(Key::retain(ino)))
     }
 
@@ -242,7 +249,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             .catalog
             .scan(&mut self.disk, &first, &behind, usize::MAX)?;
         let numbers = cells.iter().filter_map(|cell| cell.key.number());
-        self.retained = numbers.map(Ino).collect();
+        self.policy.retained = numbers.map(Ino).collect();
         Ok(())
     }
 }

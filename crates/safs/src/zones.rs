@@ -20,6 +20,10 @@ pub struct Zones {
     mount_gen: u64,
     opened: u32,
     next: u32,
+    /// Zones of files, partly written, that nobody writes now.
+    pub left: Vec<ZoneId>,
+    /// The zone that takes what compaction finds of small files.
+    pub shared: Option<ZoneId>,
 }
 
 impl Zones {
@@ -48,6 +52,8 @@ impl Zones {
             mount_gen: 1,
             opened: 0,
             next: 0,
+            left: Vec::new(),
+            shared: None,
         };
         table.count_free();
         table
