@@ -58,6 +58,9 @@ pub struct Arguments {
     /// Ends after so many failures
     #[arg(long, default_value_t = 1)]
     pub failures: usize,
+    /// Nobody sets the wall clock; the record says so
+    #[arg(long)]
+    pub steady: bool,
     /// One case again, as a failure names it: image/default/full:7, or image/default/full:7:120 for one cut
     #[arg(long)]
     pub replay: Option<String>,

@@ -63,6 +63,7 @@ fn work(
     let mut child = Command::new(program)
         .args([suite, "--config", &piece.config, "--work"])
         .args([piece.seeds.start.to_string(), piece.seeds.end.to_string()])
+        .args(arguments.steady.then_some("--steady"))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

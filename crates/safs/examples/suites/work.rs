@@ -3,7 +3,7 @@
 
 use crate::suites::config::{self, Config, On};
 use crate::suites::forge::Original;
-use crate::suites::{cuts, fuzz, history};
+use crate::suites::{self, cuts, fuzz, history};
 use crate::{Arguments, Suite, MEMORY};
 use serde_json::{json, Value};
 use std::panic;
@@ -57,6 +57,7 @@ fn watch() {
 
 /// If this process is to work, or to do one case again.
 pub fn act(arguments: &Arguments) -> Option<Result<bool, String>> {
+    suites::choose::STEADY.store(arguments.steady, Relaxed);
     if let Some(replay) = &arguments.replay {
         return Some(again(arguments.suite, replay));
     }
@@ -125,7 +126,10 @@ fn again(suite: Suite, case: &str) -> Result<bool, String> {
         None => None,
     };
     match suite {
-        Suite::Cuts => cut(named(name)?, seed, only),
+        Suite::Cuts => {
+            suites::story::VERBOSE.store(true, Relaxed);
+            cut(named(name)?, seed, only);
+        }
         Suite::Model => tell(named(name)?, seed),
         Suite::Fuzz => forge(device(name)?, seed..seed + 1),
     }

@@ -16,6 +16,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Each step is said: for one case that is looked at.
+pub static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// What of the model's state at a step is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +230,11 @@ impl Teller {
             self.count_extents(*id);
         }
         let is_done = self.pair.step(&step);
+        if VERBOSE.load(Relaxed) {
+            let said: String = format!("{step:?}").chars().take(80).collect();
+            let actions = self.actions.borrow().len();
+            eprintln!("step {}: {said}, done: {is_done}, {actions} actions so far", self.story.ends.len());
+        }
         let number = self.story.ends.len();
         if let (Step::Create(parent, ..), true) = (&step, is_done) {
             if let Some(files) = self.story.ring_files.get_mut(parent) {
