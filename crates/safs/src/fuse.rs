@@ -25,6 +25,8 @@ use zoned::ZonedDevice;
 
 /// How long the kernel may believe what it was told. Only this program changes the file system.
 const VALID: Duration = Duration::from_secs(1);
+/// The set-user-ID and set-group-ID bits.
+const SET_IDS: u32 = 0o6000;
 /// Largest request in bytes: 256 pages.
 const REQUEST_BYTES: u32 = 1 << 20;
 /// Entries of a directory looked up at a time.
@@ -99,6 +101,14 @@ fn errno(error: &Error) -> Errno {
     }
 }
 
+/// How long attributes may be believed. A write can take privileges away, and who runs the file must not see them then.
+fn valid(inode: &Inode) -> &'static Duration {
+    match inode.permissions & SET_IDS {
+        0 => &VALID,
+        _ => &Duration::ZERO,
+    }
+}
+
 fn kind(file_type: FileType) -> Kind {
     match file_type {
         FileType::Fifo => Kind::NamedPipe,
@@ -164,7 +174,7 @@ impl<D: ZonedDevice> Adapter<D> {
 
     fn enter(&self, reply: ReplyEntry, act: impl FnOnce(&mut FileSystem<D>) -> Result<Ino>) {
         match self.with(|fs| act(fs).and_then(|ino| Ok((ino, fs.attributes(ino)?)))) {
-            Ok((ino, inode)) => reply.entry(&VALID, &attributes(ino, &inode), Generation(0)),
+            Ok((ino, inode)) => reply.entry(valid(&inode), &attributes(ino, &inode), Generation(0)),
             Err(error) => reply.error(error),
         }
     }
@@ -218,7 +228,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.with(|fs| fs.attributes(ino(number))) {
-            Ok(inode) => reply.attr(&VALID, &attributes(ino(number), &inode)),
+            Ok(inode) => reply.attr(valid(&inode), &attributes(ino(number), &inode)),
             Err(error) => reply.error(error),
         }
     }
@@ -262,7 +272,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             fs.attributes(ino(number))
         });
         match result {
-            Ok(inode) => reply.attr(&VALID, &attributes(ino(number), &inode)),
+            Ok(inode) => reply.attr(valid(&inode), &attributes(ino(number), &inode)),
             Err(error) => reply.error(error),
         }
     }
@@ -406,7 +416,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             Ok((made, inode)) => {
                 let attributes = attributes(made, &inode);
                 reply.created(
-                    &VALID,
+                    valid(&inode),
                     &attributes,
                     Generation(0),
                     FileHandle(0),

@@ -316,16 +316,22 @@ impl<'a> Forger<'a> {
     }
 
     /// A segment's header as it is, and where its copy is.
-    fn some_header(&mut self) -> Option<(u64, Header, u64)> {
-        if self.of.headers.is_empty() {
-            return None;
-        }
-        let at = *self.random.pick(&self.of.headers);
+    fn header_at(&self, at: u64) -> Option<(Header, u64)> {
         let first = self.bytes(at, 1);
         let uuid = self.of.superblock.uuid;
         let (blocks, _) = Header::length(&first, &uuid).ok()?;
         let header = Header::decode(&self.bytes(at, u64::from(blocks)), &uuid).ok()?;
         let copy = at + u64::from(blocks) + u64::from(header.payload_blocks);
+        Some((header, copy))
+    }
+
+    /// One of them, and where it is.
+    fn some_header(&mut self) -> Option<(u64, Header, u64)> {
+        if self.of.headers.is_empty() {
+            return None;
+        }
+        let at = *self.random.pick(&self.of.headers);
+        let (header, copy) = self.header_at(at)?;
         Some((at, header, copy))
     }
 
@@ -351,6 +357,20 @@ impl<'a> Forger<'a> {
             change_field(&mut bytes[..end], &mut same);
             seal(&mut bytes);
             self.put(place, &bytes);
+        }
+    }
+
+    /// Every segment of the log says that the log goes on in this zone, in a life of it that has number `epoch`.
+    pub fn name_next(&mut self, zone: ZoneId, epoch: u64) {
+        let uuid = self.of.superblock.uuid;
+        for at in &self.of.headers {
+            let Some((mut header, copy)) = self.header_at(*at) else {
+                continue;
+            };
+            (header.next_zone, header.next_epoch) = (zone, epoch);
+            let (first, second) = header.encode(&uuid);
+            self.put(*at, &first);
+            self.put(copy, &second);
         }
     }
 
