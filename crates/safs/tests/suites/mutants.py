@@ -75,10 +75,25 @@ _MUTANTS = (
         "        if !is_deletion && !self.make_room_until(",
         '        if !(is_deletion && !crate::mutant("deletion-needs-room")) && !self.make_room_until(',
     ),
+    Mutant(
+        "random-zone-free", "fuzz", "zones.rs",
+        "        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n",
+        '        } else if !crate::mutant("random-zone-free") && entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n',
+    ),
+    Mutant(
+        "log-behind-its-zone", "fuzz", "recovery.rs",
+        "|| root.log.block > capacity_blocks;",
+        '|| root.log.block > capacity_blocks && !crate::mutant("log-behind-its-zone");',
+    ),
+    Mutant(
+        "zone-beyond-its-end", "fuzz", "zones.rs",
+        "if entry.write_blocks > self.capacity_blocks {",
+        'if entry.write_blocks > self.capacity_blocks && !crate::mutant("zone-beyond-its-end") {',
+    ),
 )  # fmt: skip
 
 # What is run against a mutant, and against the control: enough for the mutants, quick enough for a build machine.
-_RUNS = {"cuts": ["cuts", "--count", "6000"], "model": ["model", "--count", "160"]}
+_RUNS = {"cuts": ["cuts", "--count", "6000"], "model": ["model", "--count", "160"], "fuzz": ["fuzz", "--count", "24000"]}
 
 
 def _copy(to: Path) -> None:
