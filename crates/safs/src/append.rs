@@ -45,14 +45,14 @@ impl<D: ZonedDevice> FileSystem<D> {
                 written,
             });
         }
-        let now_ns = self.now_ns;
+        let (now_ns, steady_ns) = (self.now_ns, self.steady_ns);
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
         }
         let staging = self.staging(ino);
         let waits_already = staging.held() > 0;
         if !waits_already {
-            (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
+            (staging.waits_since_ns, staging.advanced_ns) = (steady_ns, steady_ns);
         }
         (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
         staging.since_sync += bytes;
@@ -69,7 +69,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.staged.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
-        self.staged.dirty_since_ns.get_or_insert(now_ns);
+        self.staged.dirty_since_ns.get_or_insert(steady_ns);
         // The data are accepted: that a segment finds no zone now is no answer to this call.
         let drained = self.drain(ino);
         unless_full(drained)
@@ -552,7 +552,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn tick(&mut self, now_ns: i64) -> Result {
         self.set_time(now_ns);
         self.keep_house();
-        let waited = self.staged.dirty_since_ns.map(|since_ns| now_ns - since_ns);
+        let steady_ns = self.steady_ns;
+        let waited = self
+            .staged
+            .dirty_since_ns
+            .map(|since_ns| steady_ns - since_ns);
         if self.disk.refusal().is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns)
         {
             self.sync()?;

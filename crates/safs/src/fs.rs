@@ -115,12 +115,16 @@ pub struct FileSystem<D> {
     /// What was lost of the catalog, and what of it was found elsewhere.
     pub(crate) salvaged: Vec<String>,
     pub(crate) now_ns: i64,
+    /// The sum of the wall clock's steps forward: it never goes back, as that does when it is set.
+    pub(crate) steady_ns: i64,
     pub(crate) counters: Counters,
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
     /// Says what time it is, in nanoseconds since 1970. Time never comes from anywhere else.
     pub fn set_time(&mut self, now_ns: i64) {
+        let step_ns = now_ns.saturating_sub(self.now_ns).max(0);
+        self.steady_ns = self.steady_ns.saturating_add(step_ns);
         self.now_ns = now_ns;
     }
 
@@ -229,7 +233,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut records = Records::default();
         records.push(&batch);
         self.log.pending.push_back(records);
-        self.staged.dirty_since_ns.get_or_insert(self.now_ns);
+        self.staged.dirty_since_ns.get_or_insert(self.steady_ns);
         Ok(())
     }
 

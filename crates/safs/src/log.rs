@@ -297,7 +297,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let is_closed = open.handles == 0;
         if let Some(staging) = open.staging.as_mut() {
             let before = staging.held();
-            staging.advance(blocks, tail, self.now_ns);
+            staging.advance(blocks, tail, self.steady_ns);
             self.staged.held_bytes -= before - staging.held();
             if is_closed || many {
                 staging.bytes.shrink_to(BLOCK);

@@ -510,8 +510,13 @@ impl NodeStore {
         pointer: Pointer,
         distance: u64,
     ) -> Result<Node> {
-        let mut bytes = vec![0; NODE_BYTES];
+        // The check comes here without `read`: a forged pointer may name a block outside the device.
+        if self.layout.slot_at(pointer.at).is_none() {
+            let place = format!("the catalog's node at block {}", pointer.at.0);
+            return Err(Error::corrupt(place, "no node can be there"));
+        }
         let at = pointer.at + distance;
+        let mut bytes = vec![0; NODE_BYTES];
         disk.read(at, &mut bytes)?;
         let place = || format!("the catalog's node at block {}", at.0);
         Node::decode(&bytes, &self.uuid, pointer).at(place)

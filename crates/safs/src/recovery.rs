@@ -167,6 +167,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 unverified: BTreeSet::new(),
                 salvaged: Vec::new(),
                 now_ns,
+                steady_ns: 0,
                 counters: Counters::default(),
                 superblock,
                 disk,
@@ -217,8 +218,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.zones.begin(self.roots.mount_gen);
         self.settle_zones(forward.next, forward.is_dirty)?;
         self.log.next = match forward.next {
-            Some((zone, epoch)) if self.zones.get(zone)?.epoch == epoch => Some(zone),
-            _ => None,
+            // Only a zone of the log: a random-write zone has epoch 0, which a forged header can name.
+            Some((zone, epoch)) => {
+                let entry = self.zones.get(zone)?;
+                let is_it = entry.epoch == epoch
+                    && (entry.kind, entry.stage) == (ZoneKind::Log, ZoneStage::Open);
+                is_it.then_some(zone)
+            }
+            None => None,
         };
         if self.log.next.is_none() {
             self.log.next_is_named = false;
@@ -774,7 +781,8 @@ fn read_image<D: ZonedDevice>(
     )?;
     nodes.decode_map(&image[table_bytes..table_bytes + map_bytes])?;
     nodes.look(disk)?;
-    if root.log.zone.0 < superblock.random_zones || zones.get(root.log.zone).is_err() {
+    let is_outside = zones.get(root.log.zone).is_err() || root.log.block > capacity_blocks;
+    if root.log.zone.0 < superblock.random_zones || is_outside {
         return Err(Error::corrupt(
             place(),
             "the log cannot be where the record says",

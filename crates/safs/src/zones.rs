@@ -78,6 +78,8 @@ impl Zones {
             "it ends before the place to which it is written"
         } else if (zone.0 < self.random_zones) != (entry.kind == ZoneKind::Random) {
             "it cannot be of this kind"
+        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {
+            "a random-write zone is always open"
         } else {
             return Ok(());
         };
@@ -203,6 +205,8 @@ mod tests {
         assert!(Zones::decode(&zones.encode(), 2, 64).is_err());
         assert!(Zones::decode(&zones.encode(), 0, 64).is_err());
         let freed = zones.change(ZoneId(0), |entry| *entry = ZoneEntry::FREE);
+        assert!(freed.is_err());
+        let freed = zones.change(ZoneId(0), |entry| entry.stage = ZoneStage::Free);
         assert!(freed.is_err());
     }
 }
