@@ -34,17 +34,13 @@ impl<D: ZonedDevice> FileSystem<D> {
             .checked_add(bytes)
             .filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooBig)?;
-        // Before anything is compared: what waits may be written now, and a gap that was to be filled become a hole.
-        self.reserve(bytes)?;
         self.load(ino)?;
+        self.refuse_overwrite(ino, offset, bytes)?;
+        self.reserve(bytes)?;
+        // What waited may be written now, and a gap that was to be filled be a hole.
+        self.load(ino)?;
+        self.refuse_overwrite(ino, offset, bytes)?;
         let written = self.staging(ino).end();
-        if offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
-            return Err(Error::Overwrite {
-                ino,
-                offset,
-                written,
-            });
-        }
         let (now_ns, steady_ns) = (self.now_ns, self.steady_ns);
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
@@ -73,6 +69,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         // The data are accepted: that a segment finds no zone now is no answer to this call.
         let drained = self.drain(ino);
         unless_full(drained)
+    }
+
+    /// Bytes that were written, or wait behind a gap, are never written over; `load` came before.
+    fn refuse_overwrite(&mut self, ino: Ino, offset: u64, bytes: u64) -> Result {
+        let written = self.staging(ino).end();
+        match offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
+            true => Err(Error::Overwrite {
+                ino,
+                offset,
+                written,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// The file's bytes that are in memory; `load` came before.

@@ -268,7 +268,9 @@ impl<D: ZonedDevice> FileSystem<D> {
                 // The end of a zone gets a part of the next piece.
                 outputs.remove(&owner);
                 if let Some((head, tail)) = rest[0].split(room) {
-                    self.reserve_moves(2)?;
+                    if self.reserve_moves(2)? < 2 {
+                        return Err(crate::error::Error::NoSpace);
+                    }
                     let first = self.place(&[head], at, block)?;
                     self.seal_logged(at)?;
                     let tail = [tail];

@@ -418,8 +418,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                     let number = key.ino().map_or(0, |ino| ino.0);
                     // Numbers are never used again: the first record of a number behind the last is a new inode.
                     if number >= self.next_ino.max(first_ino) {
-                        self.next_ino = number + 1;
-                        self.inodes += 1;
+                        self.next_ino = number.saturating_add(1);
+                        self.inodes = self.inodes.saturating_add(1);
                     }
                 }
                 Change::Delete(key) if key.kind() == Some(Kind::Inode as u8) => {

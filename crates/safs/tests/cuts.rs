@@ -54,7 +54,7 @@ fn a_full_disk_survives_power_cuts() {
 
 #[test]
 fn files_of_many_extents_survive_power_cuts() {
-    sample(Load::Extents, 1, 40);
+    sample(Load::Extents, 4, 20);
 }
 
 #[test]

