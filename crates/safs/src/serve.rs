@@ -161,7 +161,7 @@ impl Background {
     }
 
     /// Tells the one who waits that it is mounted, and lets go of what the program was started with.
-    fn is_mounted(self) {
+    fn tell_mounted(self) {
         // Signals for the group of whoever started it are not for it.
         let _ = rustix::process::setsid();
         let _ = std::env::set_current_dir("/");
@@ -217,7 +217,7 @@ fn serve<F: fuser::Filesystem>(
         say(format_args!("the server is not confined: {why}"));
     }
     let served = start(Arc::clone(&unmounter)).and_then(|()| {
-        background.into_iter().for_each(Background::is_mounted);
+        background.into_iter().for_each(Background::tell_mounted);
         session.run()
     });
     if served.is_err() {

@@ -113,10 +113,7 @@ fn room_that_was_given_back_can_be_used_again() {
         let mut next = 0;
         let mut files = Vec::new();
         for round in 0..10 {
-            loop {
-                let Some(_) = file(&mut fs, next, 1_150_000) else {
-                    break;
-                };
+            while file(&mut fs, next, 1_150_000).is_some() {
                 files.push(next);
                 next += 1;
             }

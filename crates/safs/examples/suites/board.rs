@@ -5,7 +5,7 @@ use crate::suites::config::{self, Load};
 use crate::suites::fuzz;
 use crate::{Arguments, Suite};
 use serde_json::{json, Map, Value};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::Range;
 use std::time::Instant;
@@ -40,7 +40,7 @@ struct Part {
     next_seed: u64,
     /// What was given to a process, about in the unit of the count.
     begun: u64,
-    states: HashSet<u64>,
+    states: BTreeSet<u64>,
     seeds: u64,
     reach: Map<String, Value>,
     failures: Vec<Value>,
@@ -59,13 +59,15 @@ pub struct Board {
 }
 
 impl Board {
+    // How long it takes is said and recorded; nothing of a case depends on it.
+    #[allow(clippy::disallowed_methods)]
     pub fn new(arguments: &Arguments) -> Result<Self, String> {
         let part = |load, share| Part {
             load,
             share,
             next_seed: arguments.seed,
             begun: 0,
-            states: HashSet::new(),
+            states: BTreeSet::new(),
             seeds: 0,
             reach: Map::new(),
             failures: Vec::new(),
