@@ -7,6 +7,7 @@ The volume's files are at home with their data; only the log knows of them.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -182,3 +183,16 @@ def test_a_read_only_device_is_refused(volume: Path, drained: bool) -> None:
         if drained:
             stock("umount", place)
     assert "`mount` of a read-only device" in GUIDE
+
+
+@pytest.mark.parametrize("mib", [64, 2048])
+def test_the_usual_journal_is_made_as_the_guide_says(folder: Path, mib: int) -> None:
+    """Whatever the volume's size: a command that fails here would leave it without a journal."""
+    text = (ROOT / "docs/owners-guide.md").read_text()
+    commands = [line.split() for line in text.splitlines() if re.match(r"tune2fs -\S", line)]
+    path = make(folder / "converted.img", mib=mib)
+    for argv in commands:
+        stock(*(str(path) if word == "/dev/sdX1" else word for word in argv))
+    assert [argv[1] for argv in commands] == ["-O", "-j"]
+    assert volumes.tool.read_volume(path).has_journal
+    stock("e2fsck", "-fn", path)
