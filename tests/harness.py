@@ -20,11 +20,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from shingle import build, drive, fs, job, machine
-from shingle.drive import FormattedDrive, Profile
-from shingle.fs import FileSystem
-from shingle.machine import Boot, Outcome
-from shingle.progress import Terminal
+from shingle.build import build
+from shingle.catalogue import drive, fs
+from shingle.catalogue.drive import FormattedDrive, Profile
+from shingle.catalogue.fs import FileSystem
+from shingle.machine import job, machine
+from shingle.machine.machine import Boot, Outcome
+from shingle.machine.progress import Terminal
 
 GIB = 1 << 30
 # Small enough to format in a second or two, large enough for every file system.

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
+# Programs that the lab runs inside the machine, each on its own: they import nothing of the lab.
+IN_MACHINE = ROOT / "lab/in_machine"
 
 
 def cache() -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shingle.machine import Machine
+from shingle.machine.machine import Machine
 
 
 @pytest.fixture

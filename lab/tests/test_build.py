@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shingle import build, paths
+from shingle import paths
+from shingle.build import build
 from shingle.failure import Failure
 from shingle.paths import ContentKey
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shingle import build_trace
+from shingle.catalogue import build_trace
 from shingle.failure import Failure
 
 TREE = Path("/tree")

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from shingle import claims_page, cli
-from shingle.claims import Claim, judged
-from shingle.experiment import Reason
+from shingle.cli import main
+from shingle.evidence import claims_page
 from shingle.failure import Failure
-from shingle.record import cell
+from shingle.runs.claims import Claim, judged
+from shingle.runs.experiment import Reason
+from shingle.runs.record import cell
 
 
 def claim(
@@ -112,7 +113,7 @@ def test_whatever_is_off_has_a_reason_and_no_reason_is_of_something_else() -> No
 
 
 def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
-    answered = CliRunner().invoke(cli.cli, ["claims", "T99"])
+    answered = CliRunner().invoke(main.cli, ["claims", "T99"])
     assert isinstance(answered.exception, Failure)
     assert "T7a" in str(answered.exception)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """docs/coverage.md is made from its records, and what it excuses is there and needs the excuse."""
 
-from shingle import coverage
 from shingle.paths import ROOT
+from shingle.verify import coverage
 
 _SOURCE = """\
 static inline int one(int a)

@@ -3,8 +3,8 @@
 
 import random
 
-from shingle import crash, crash_workload
-from shingle.crash import State, View
+from shingle.verify import crash, crash_round, crash_state, crash_workload
+from shingle.verify.crash_state import State, View
 
 MARKS = [
     (3, "mounted"),
@@ -17,8 +17,8 @@ MARKS = [
 
 
 def test_a_promise_holds_from_the_sync_to_the_next_change() -> None:
-    def at(place: int) -> crash.Promises:
-        return crash.promises(MARKS, place, {"old": "x", "a": "before"})
+    def at(place: int) -> crash_state.Promises:
+        return crash_state.promises(MARKS, place, {"old": "x", "a": "before"})
 
     assert at(5) == {"old": "x", "a": "before"}
     assert at(6) == {"old": "x"}
@@ -36,7 +36,7 @@ def test_promises_agree_with_a_trivial_model() -> None:
             words = (f"touch {path}", f"gone {path}", f"keep {path}\te{at}", "other mark")
             marks.append((at * 2, choose.choice(words)))
         place = choose.randrange(70)
-        held = crash.promises(marks, place, {"c": "old"})
+        held = crash_state.promises(marks, place, {"c": "old"})
         for path in "abc":
             # Only the last note of a path before the cut counts.
             last = [text for at, text in marks if at < place and text.split()[:2][1:] == [path]]
@@ -56,9 +56,9 @@ TREES = {"1": {"a": "f 644 1", "d": "d 755"}, "2": {"d": "d 755"}}
 LOOKED = [View("stock", "ro"), View("lazy", "ro,journal_lazy", read="rebuilt")]
 
 
-def judged(*answers: dict[str, object], **more: object) -> crash.Judgement:
+def judged(*answers: dict[str, object], **more: object) -> crash_state.Judgement:
     held = more.pop("held", {})
-    return crash.judge(state(), LOOKED, answers, TREES, held, **more)  # type: ignore[arg-type]
+    return crash_state.judge(state(), LOOKED, answers, TREES, held, **more)  # type: ignore[arg-type]
 
 
 def test_one_tree_for_all_is_no_problem() -> None:
@@ -71,32 +71,32 @@ def test_every_kind_of_problem_is_one() -> None:
     assert judged({"tree": "1"}, {"tree": "1"}, held={"a": "f 600 1"}).problems
     assert judged({"tree": "1"}, {"tree": "1"}, held={"d": None}).problems
     assert judged({"error": "mounting: EIO"}, {"tree": "1"}).problems
-    assert crash.judge(state("e2fsck"), LOOKED, [{"tree": "1"}] * 2, TREES, {}).problems == ("e2fsck",)
+    assert crash_state.judge(state("e2fsck"), LOOKED, [{"tree": "1"}] * 2, TREES, {}).problems == ("e2fsck",)
 
 
 def test_only_a_lazy_mount_may_refuse_and_only_with_its_sentence() -> None:
     refused = {"error": "kernel: the log holds another superblock"}
     may = {"may_refuse": "another superblock"}
-    assert judged({"tree": "1"}, refused, **may) == crash.Judgement((), refused=True)
+    assert judged({"tree": "1"}, refused, **may) == crash_state.Judgement((), refused=True)
     assert judged({"tree": "1"}, refused).problems
     assert judged(refused, {"tree": "1"}, **may).problems
 
 
 def test_a_lazy_mount_that_read_snapshots_is_counted() -> None:
-    looked = crash.views(state(), snapshots=True)
-    assert [view.name for view in looked if view.read and "mount_snapshots" in view.read] == [crash._ASKED]
+    looked = crash_state.views(state(), snapshots=True)
+    assert [view.name for view in looked if view.read and "mount_snapshots" in view.read] == [crash_state._ASKED]
     for read, expected in (("0", False), ("", False), ("3", True)):
-        answers = [{"tree": "1", "read": read if view.name == crash._ASKED else "12"} for view in looked]
-        judged = crash.judge(state(), looked, answers, TREES, {})
+        answers = [{"tree": "1", "read": read if view.name == crash_state._ASKED else "12"} for view in looked]
+        judged = crash_state.judge(state(), looked, answers, TREES, {})
         assert (judged.snapshots, judged.kept, judged.problems) == (expected, True, ())
-    assert not [view for view in crash.views(state()) if view.name == crash._ASKED]
+    assert not [view for view in crash_state.views(state()) if view.name == crash_state._ASKED]
 
 
 def test_a_run_without_snapshots_in_its_logs_fails() -> None:
     all_ = list(crash_workload.WORKLOADS.values())
 
     def lacking(snapshots: int, compared: int, workloads: list[crash_workload.Workload]) -> str | None:
-        tally = crash.Tally(hashes=set(map(str, range(100))), snapshots=snapshots, compared=compared)
+        tally = crash_round.Tally(hashes=set(map(str, range(100))), snapshots=snapshots, compared=compared)
         return crash.lacking(crash.Explored({"storm": tally}, 1, 1), workloads)
 
     assert lacking(60, 10, all_) is None
@@ -112,12 +112,12 @@ def test_depth_is_the_number_of_cuts() -> None:
 def test_what_the_kernel_says_is_told_apart_by_state() -> None:
     states = [State(name, 0, 0, "l", "", 0, 1, None) for name in ("1l", "2k", "3l")]
     console = "boot\n[ 0.1] crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
-    said = crash.by_state(console, [each.name for each in states])
+    said = crash_round.by_state(console, [each.name for each in states])
     assert list(said.items()) == [("1l", "fine"), ("2k", "WARNING: CPU: 0 PID: 1 at fs\nmore"), ("3l", "")]
 
 
 def test_a_failure_says_how_it_is_replayed() -> None:
-    found = crash.Found("tiny", 7, "3l/L/2k", ("x",))
+    found = crash_round.Found("tiny", 7, "3l/L/2k", ("x",))
     assert found.replay == "./shingle crash --workload tiny --seed 7 --replay 3l/L/2k"
     assert crash._NAME.fullmatch(found.name)
     assert not crash._NAME.fullmatch("3l/X/2k")

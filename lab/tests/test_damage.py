@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The judgement on damaged logs, without a machine."""
 
-from shingle import damage
-from shingle.damage import Outcome, Seen, State
+from shingle.verify import damage
+from shingle.verify.damage import Outcome, Seen, State
 
 TREE = {"a": "f 644 1", "d": "d 755"}
 OTHER = {"a": "f 644 0", "d": "d 755"}

@@ -7,8 +7,9 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from shingle import drive, validation_page
-from shingle.drives_cli import drives
+from shingle.catalogue import drive
+from shingle.cli.drives import command as drives
+from shingle.evidence import validation_page
 from shingle.failure import Failure
 from shingle.paths import ROOT
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shingle import experiment, run, workload
-from shingle.record import Record
+from shingle.catalogue import workload
+from shingle.runs import experiment, run
+from shingle.runs.record import Record
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from shingle import bars, claims_page, cli, experiment, figures, plot
-from shingle.claims import Claim
+from shingle.cli import main
+from shingle.evidence import bars, claims_page, figures, plot
 from shingle.failure import Failure
-from shingle.record import NotRecorded, Record
+from shingle.runs import experiment
+from shingle.runs.claims import Claim
+from shingle.runs.record import NotRecorded, Record
 
 # What those see who lack one kind of cone: Machado et al., IEEE TVCG 15(6), 2009, severity 1; for linear RGB.
 LACKING = {
@@ -116,11 +118,11 @@ def test_every_experiment_with_claims_has_a_figure() -> None:
 
 
 def test_lacking_records_are_one_sentence_and_the_next_is_drawn(tmp_path: Path) -> None:
-    answered = CliRunner().invoke(cli.cli, ["figures", "e01", "e16", "--folder", str(tmp_path)])
+    answered = CliRunner().invoke(main.cli, ["figures", "e01", "e16", "--folder", str(tmp_path)])
     assert answered.exit_code == 0, answered.output
     assert "e01-first-light has no figure of its own" in answered.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e16-seek-overhead.png", "e16-seek-overhead.svg"]
-    nothing = CliRunner().invoke(cli.cli, ["figures", "e01", "--folder", str(tmp_path)])
+    nothing = CliRunner().invoke(main.cli, ["figures", "e01", "--folder", str(tmp_path)])
     assert isinstance(nothing.exception, Failure)
     with pytest.raises(NotRecorded, match="e16-seek-overhead has no records"):
         figures.draw(experiment.find("e16"), tmp_path, [])

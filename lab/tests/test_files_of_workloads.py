@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shingle import fio, workload
+from shingle.catalogue import fio, workload
 from shingle.failure import Failure
 from shingle.paths import ROOT
 

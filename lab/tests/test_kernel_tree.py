@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from shingle import kernel_tree
+from shingle.build import kernel_tree
+from shingle.build.kernel_tree import Recipe
 from shingle.failure import Failure
-from shingle.kernel_tree import Recipe
 
 MAKEFILE = "# SPDX\nVERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\nEXTRAVERSION =\n"
 PATCH = """--- a/fs/Makefile

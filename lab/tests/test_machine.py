@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shingle import console, job, machine
 from shingle.failure import Failure
-from shingle.machine import Boot, Machine, Tick
+from shingle.machine import console, job, machine
+from shingle.machine.machine import Boot, Machine, Tick
 
 STEPS = (job.mount("ext4"), job.sync(phase="P"))
 

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shingle import build, cli, drive, experiment, fs, matrix, record, run, workload
-from shingle.experiment import Experiment
+from shingle.build import build
+from shingle.catalogue import drive, fs, workload
+from shingle.cli import main
 from shingle.failure import Failure
-from shingle.progress import SILENT
-from shingle.run import Run
+from shingle.machine.progress import SILENT
+from shingle.runs import experiment, matrix, record, run
+from shingle.runs.experiment import Experiment
+from shingle.runs.run import Run
 
 FAKE_LINUX = Path(__file__).with_name("fake_linux.py")
 EMPTY = "formatted"
@@ -128,7 +131,7 @@ def test_joined_records_are_those_of_run(lab: build.Built, tmp_path: Path, monke
     joined.write_text("".join((tmp_path / cell.record).read_text() for cell in wanted.cells))
     ran = tmp_path / "run.jsonl"
     arguments = ["run", "e99", "--scale", "0.01", "--seeds", "2", "--record", str(ran)]
-    done = CliRunner().invoke(cli.cli, arguments, catch_exceptions=False)
+    done = CliRunner().invoke(main.cli, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert len(record.read(ran)) == 2 * 3 * 3
     ours, theirs = ([record.deterministic(each) for each in record.read(file)] for file in (joined, ran))
@@ -177,7 +180,7 @@ def test_cells_of_a_set_have_files_of_their_own() -> None:
 
 
 def refused(*arguments: str) -> str:
-    done = CliRunner().invoke(cli.cli, arguments)
+    done = CliRunner().invoke(main.cli, arguments)
     assert isinstance(done.exception, Failure) and done.exception.status == 2
     return str(done.exception)
 

@@ -9,8 +9,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shingle import cli, drive, experiment, fs, suitability, tests, workload
+from shingle.catalogue import drive, fs, suitability, workload
+from shingle.checks import suite
+from shingle.cli import main
 from shingle.failure import Failure
+from shingle.runs import experiment
 
 
 @pytest.mark.parametrize(
@@ -85,11 +88,11 @@ def test_every_phase_ends_with_its_sync_and_the_unmount_is_one() -> None:
 
 def test_commands_suggest_and_help_has_examples() -> None:
     runner = CliRunner()
-    result = runner.invoke(cli.cli, ["dmeo"])
+    result = runner.invoke(main.cli, ["dmeo"])
     assert isinstance(result.exception, Failure)
     assert "Did you mean demo?" in str(result.exception)
-    for command in cli.cli.commands:
-        assert "./shingle" in runner.invoke(cli.cli, [command, "--help"]).output
+    for command in main.cli.commands:
+        assert "./shingle" in runner.invoke(main.cli, [command, "--help"]).output
 
 
 def test_variants_have_fixed_names_and_identifiers() -> None:
@@ -181,6 +184,6 @@ def test_a_log_elsewhere_is_made_before_the_mount_and_is_no_journal_of_the_drive
 
 
 def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
-    chosen = tests.select(tests.quick(), tests.test_files())
-    assert tests.variants_for(chosen) == []
+    chosen = suite.select(suite.quick(), suite.test_files())
+    assert suite.variants_for(chosen) == []
     assert len(chosen) > 10

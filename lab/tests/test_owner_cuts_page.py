@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from shingle import owner_cuts
-from shingle.owner_cuts import Explored, Problem, State
+from shingle.verify import owner_cuts, owner_round, owner_volumes
+from shingle.verify.owner_cuts import Explored
+from shingle.verify.owner_round import Problem, State
 
 
 def test_the_page_has_the_table_of_the_records() -> None:
@@ -26,16 +27,16 @@ def test_the_page_has_the_table_of_the_records() -> None:
     ],
 )
 def test_only_a_disk_that_lies_about_a_replay_may_lose(disk: str, replays: bool, problem: Problem, fails: bool) -> None:
-    state = State(owner_cuts.find("convert/old"), 1, disk, "7l", "", "", [(problem, "")], replays=replays)
-    good = State(owner_cuts.find("convert/old"), 1, disk, "8l", "", "")
+    state = State(owner_volumes.find("convert/old"), 1, disk, "7l", "", "", [(problem, "")], replays=replays)
+    good = State(owner_volumes.find("convert/old"), 1, disk, "8l", "", "")
     assert owner_cuts.failures(Explored(1, [state, good])) == ([state] if fails else [])
 
 
 def test_a_record_is_cut_at_its_commands() -> None:
     def event(kind: int, text: bytes = b"") -> bytes:
-        return owner_cuts._EVENT.pack(kind, 0, 0, 0, len(text)) + text.ljust(len(text) + 7 & -8, b"\0")
+        return owner_round._EVENT.pack(kind, 0, 0, 0, len(text)) + text.ljust(len(text) + 7 & -8, b"\0")
 
     events = [event(2), event(4, b"e2fsck"), event(1, bytes(512)), event(3), event(4, b"tune2fs"), event(2)]
-    found = owner_cuts.events(b"SHGLREC1" + b"".join(events))
+    found = owner_round.events(b"SHGLREC1" + b"".join(events))
     assert [each.text for each in found if each.text] == ["e2fsck", "tune2fs"]
-    assert owner_cuts.by_command(found) == [("e2fsck", [3, 4])], "a command that wrote nothing has no cuts"
+    assert owner_round.by_command(found) == [("e2fsck", [3, 4])], "a command that wrote nothing has no cuts"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shingle import probe
+from shingle.catalogue import probe
 from shingle.failure import Failure
 
 

@@ -84,13 +84,14 @@ def test_a_command_does_not_run_when_its_parent_died_first() -> None:
 def test_nothing_is_left_running_when_the_program_is_told_to_stop(number: signal.Signals, status: int) -> None:
     nap = str(2000 + number)
     code = (
-        "from shingle import cli, process\n"
+        "from shingle import process\n"
+        "from shingle.cli import main\n"
         "import click\n"
-        "@cli.cli.command('nap')\n"
+        "@main.cli.command('nap')\n"
         "def nap():\n"
         f"    task = lambda: process.run(['sleep', '{nap}'], what='nap', limit_s=60)\n"
         "    process.in_parallel([task, task], width=2)\n"
-        "cli.main()\n"
+        "main.main()\n"
     )
     environment = os.environ | {"PYTHONPATH": str(LAB)}
     program = subprocess.Popen([sys.executable, "-c", code, "nap"], env=environment, stderr=subprocess.DEVNULL)

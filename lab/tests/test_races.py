@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from shingle import races
 from shingle.failure import Failure
+from shingle.verify import races
 
 _REPORT = """\
 [   12.100000] ==================================================================

@@ -3,6 +3,8 @@
 
 import io
 import json
+import resource
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shingle import fs, record, table
+from shingle.catalogue import fs
+from shingle.evidence import table
 from shingle.failure import Failure
-from shingle.machine import StepResult
+from shingle.machine.machine import StepResult
+from shingle.runs import record
 
 COMMON: dict[str, Any] = {
     "experiment": None,
@@ -160,3 +164,49 @@ def test_states_have_no_differences() -> None:
     assert record.counter_changes(before, after)["bands_cleaned"] == 3
     assert "cache_bytes" not in record.counter_changes(before, after)
     assert replace(step("sync", None, 0, 1, before, after), status=1).status == 1
+
+
+def test_a_file_that_holds_no_records_is_named_with_its_line(tmp_path: Path) -> None:
+    file, whole = tmp_path / "r.jsonl", record.line(records()[0])
+    for data, said in (
+        (b"\x00\xff\x80", "line 1: no JSON"),
+        (f"{whole}\n{whole[:100]}".encode(), "line 2: cut off"),
+        (
+            f"{whole}\n{whole[:-1]}".encode() + b',"surprise":1}\n',
+            "line 2: a record does not follow its schema: .*surprise",
+        ),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(Failure, match=f"r.jsonl, {said}"):
+            record.read(file)
+    with pytest.raises(Failure, match="No such file"):
+        record.read(tmp_path / "none")
+
+
+def test_a_target_for_records_is_refused_before_the_run(tmp_path: Path) -> None:
+    new, other = tmp_path / "new.jsonl", tmp_path / "other"
+    record.check_target(new)
+    assert not new.exists()
+    other.write_bytes(b"\x7fELF")
+    for path in (other, tmp_path, tmp_path / "none/x.jsonl"):
+        with pytest.raises(Failure):
+            record.check_target(path)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_full_disk_leaves_no_torn_line(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="/dev/full: No space left on device; these records are not in it"):
+        record.write(Path("/dev/full"), records())
+    file = tmp_path / "r.jsonl"
+    record.write(file, records())
+    before = file.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))
+    try:
+        with pytest.raises(Failure, match="File too large"):
+            record.write(file, records())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_bytes() == before

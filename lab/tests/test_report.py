@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shingle import claims_page, cli, figures, report
-from shingle.claims import judged
+from shingle.cli import main
+from shingle.evidence import claims_page, figures, report
 from shingle.paths import ROOT
-from shingle.record import NotRecorded
+from shingle.runs.claims import judged
+from shingle.runs.record import NotRecorded
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
 # Few, and quickly drawn.
@@ -171,6 +172,6 @@ def test_text_from_records_cannot_become_markup(tmp_path: Path) -> None:
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
     path = tmp_path / "folder/mine.html"
-    answered = CliRunner().invoke(cli.cli, ["report", "--record", str(FILES[0]), "-o", str(path)])
+    answered = CliRunner().invoke(main.cli, ["report", "--record", str(FILES[0]), "-o", str(path)])
     assert answered.exit_code == 0, answered.output
     Reader(path.read_text())

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from shingle import build, run, workload
-from shingle.progress import SILENT
-from shingle.run import Result, Run
+from shingle.build import build
+from shingle.catalogue import workload
+from shingle.catalogue.drive import Age
+from shingle.cli import compare
+from shingle.machine.machine import Boot
+from shingle.machine.progress import SILENT
+from shingle.paths import ROOT
+from shingle.runs import record, run
+from shingle.runs.run import Result, Run
 
 BUILT = cast(build.Built, None)
 RUNS = run.cells("wd5000ys", ("ext4", "ext4-10g"), workload.plan(("MakeDirs",), scale=0.01, seed=1))
@@ -67,3 +76,26 @@ def test_a_record_of_another_configuration_does_not_count(performed: list[str]) 
     known = [each | {"seed": 2} for each in records_of(RUNS[0])]
     run.side_by_side(BUILT, RUNS[:1], SILENT, known=known)
     assert performed == ["ext4"]
+
+
+def test_an_option_of_the_host_is_an_option_of_compare_a_field_of_boot_and_a_key_of_records() -> None:
+    names = {each.name for each in run.host_options()}
+    assert names == {"memory_mib", "call_ns", "name_ns"}
+    assert names <= {each.name for each in fields(Boot)}
+    assert names <= {each.name for each in compare.command.params}
+    described = record.schema()["properties"]["configuration"]
+    assert names <= set(described["required"]) & set(described["properties"])
+    told = (ROOT / "docs/records.md").read_text()
+    assert [name for name in names if not re.search(rf"^\| `configuration\.[^|]*\b{name}`", told, re.M)] == []
+
+
+def test_a_run_s_identity_has_what_decides_its_records(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text("a plan")
+    changed = replace(RUNS[0], memory_mib=4096, name_ns=7, kernel_arguments=("x=y",), age=Age(), faults=plan)
+    before, after = RUNS[0].identity(), changed.identity()
+    assert {key for key in before if before[key] != after[key]} == {"configuration"}
+    ours, theirs = cast(dict[str, Any], before["configuration"]), cast(dict[str, Any], after["configuration"])
+    assert {key for key in theirs if ours.get(key) != theirs[key]} == {
+        "memory_mib", "name_ns", "kernel_arguments", "aged", "faults",
+    }  # fmt: skip

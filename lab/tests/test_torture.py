@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shingle import torture
 from shingle.failure import Failure
 from shingle.paths import ROOT
-from shingle.torture import Life, Shape
+from shingle.verify import torture
+from shingle.verify.torture import Life, Shape
 
 
 def drawn(seed: int, count: int, without: tuple[str, ...] = ()) -> list[Shape]:
@@ -140,7 +140,7 @@ def test_the_page_shows_the_records() -> None:
 
 def oracle(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"ORACLE_NOTES": str(tmp_path)}
-    argv = [sys.executable, "-I", ROOT / "lab/shingle/oracle.py", *map(str, arguments)]
+    argv = [sys.executable, "-I", ROOT / "lab/in_machine/oracle.py", *map(str, arguments)]
     return subprocess.run(list(map(str, argv)), capture_output=True, text=True, env=environment, check=False)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shingle import figure, progress, trace
+from shingle.evidence import figure
 from shingle.failure import Failure
-from shingle.machine import Tick
+from shingle.machine import progress, trace
+from shingle.machine.machine import Tick
 
 SECOND = 10**9
 LIMITS = progress.CacheLimits(size_bytes=100, entries=4)

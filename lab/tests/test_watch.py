@@ -13,9 +13,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from shingle import cli, probe, watch
+from shingle.catalogue import probe
+from shingle.cli import main
 from shingle.failure import Failure
-from shingle.progress import CacheLimits
+from shingle.machine import watch
+from shingle.machine.progress import CacheLimits
 
 SECOND = 10**9
 LIMITS = CacheLimits(size_bytes=25 << 30, entries=180_000)
@@ -144,7 +146,7 @@ def test_ctrl_c_is_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watch, "runs", interrupted)
-    result = CliRunner().invoke(cli.cli, ["watch"])
+    result = CliRunner().invoke(main.cli, ["watch"])
     assert result.exit_code == 0
     assert result.output == ""
 
@@ -153,7 +155,7 @@ def test_a_real_disk_is_the_probe_s_business(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[Path] = []
     monkeypatch.setattr(probe, "program", lambda progress: Path("shingle-probe"))
     monkeypatch.setattr(probe, "watch_device", lambda program, device: asked.append(device))
-    assert CliRunner().invoke(cli.cli, ["watch", "/dev/sdz"]).exit_code == 0
+    assert CliRunner().invoke(main.cli, ["watch", "/dev/sdz"]).exit_code == 0
     assert asked == [Path("/dev/sdz")]
 
 

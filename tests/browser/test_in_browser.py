@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shingle import claims_page, report
+from shingle.evidence import claims_page, report
 
 if TYPE_CHECKING:
     from chromium import Page

@@ -3,7 +3,7 @@
 
 import subprocess
 
-from shingle import build
+from shingle.build import build
 from shingle.paths import ROOT
 
 LIMIT_S = 1500

@@ -4,7 +4,7 @@
 import pytest
 from click.testing import CliRunner
 
-from shingle.drives_cli import drives
+from shingle.cli.drives import command as drives
 from shingle.failure import Failure
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 
 from harness import Bench, Booted
-from shingle import fs, fsx, job
+from shingle.build.tools import FSX
+from shingle.catalogue import fs
+from shingle.machine import job
 
 # Small enough that the log wraps many times in a short test. Half of it is live then, and the cleaner copies; in a
 # quarter of it more would be, and blocks go home.
@@ -28,6 +30,12 @@ STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 _COMPLAINTS = re.compile(
     r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err"
 )
+
+
+def fsx(operations: int, *, seed: int) -> job.Step:
+    """fsx on one file: a difference to what it wrote fails the step, and its log names the seed."""
+    argv = [f"{job.OUT}/{FSX.name}", "-N", str(operations), "-S", str(seed), "-P", "/run", f"{job.MOUNT_POINT}/fsx"]
+    return job.run(argv, stdout=f"fsx-{seed}.txt")
 
 
 def raw_reader() -> list[job.Step]:
@@ -86,7 +94,7 @@ def run(
         seed=seed,
         memory_mib=MEMORY_MIB,
         host_limit_s=host_limit_s,
-        files=(fsx.program(),),
+        files=(FSX.program(),),
     )
     assert_no_complaint(booted)
     bench.assert_clean(booted.saved_drive, recover=True)

@@ -4,7 +4,7 @@
 import pytest
 
 import harness
-from shingle import crash, damage
+from shingle.verify import crash, damage
 
 pytestmark = pytest.mark.machine
 

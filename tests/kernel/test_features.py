@@ -24,8 +24,8 @@ import pytest
 from harness import Bench, Booted
 from kernel import stress
 from kernel.test_kept_log import kept
-from shingle import job
-from shingle.console import Trouble
+from shingle.machine import job
+from shingle.machine.console import Trouble
 from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine

@@ -15,7 +15,7 @@ import pytest
 from harness import Bench, Booted
 from kernel import stress
 from kernel.test_features import CAPACITY_BYTES, PROGRAM, Volume
-from shingle import job
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

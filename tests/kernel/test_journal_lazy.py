@@ -5,7 +5,8 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import fs, fsx, job
+from shingle.catalogue import fs
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 
@@ -40,14 +41,14 @@ def assert_was_exercised(booted: stress.Booted, counter: str = "relogged") -> No
 def test_files_survive_a_small_journal_and_a_raw_reader(
     bench: Bench, policy: str, journal_mib: int, counter: str
 ) -> None:
-    load = mix(4000), fsx.step(20_000, seed=SEED)
+    load = mix(4000), stress.fsx(20_000, seed=SEED)
     booted = stress.run(bench, *load, seed=SEED, host_limit_s=400, policy=policy, journal_mib=journal_mib)
     assert_was_exercised(booted, counter)
 
 
 @pytest.mark.sanitize
 def test_files_survive_below_the_sanitizers(sanitizing_bench: Bench) -> None:
-    booted = stress.run(sanitizing_bench, mix(1000), fsx.step(3_000, seed=SEED), seed=SEED, host_limit_s=500)
+    booted = stress.run(sanitizing_bench, mix(1000), stress.fsx(3_000, seed=SEED), seed=SEED, host_limit_s=500)
     assert_was_exercised(booted)
 
 
@@ -57,14 +58,14 @@ LONG_S = 3 * 3600.0
 
 @pytest.mark.long
 def test_files_survive_200000_operations(bench: Bench) -> None:
-    booted = stress.run(bench, mix(20_000), fsx.step(200_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
+    booted = stress.run(bench, mix(20_000), stress.fsx(200_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
     assert_was_exercised(booted)
 
 
 @pytest.mark.long
 @pytest.mark.sanitize
 def test_files_survive_200000_operations_below_the_sanitizers(sanitizing_bench: Bench) -> None:
-    booted = stress.run(sanitizing_bench, mix(8_000), fsx.step(200_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
+    booted = stress.run(sanitizing_bench, mix(8_000), stress.fsx(200_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
     assert_was_exercised(booted)
 
 

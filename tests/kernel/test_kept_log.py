@@ -10,10 +10,11 @@ from harness import Bench, Booted
 from kernel import stress
 from kernel.test_scrub import copies
 from kernel.test_snapshots import Log
-from shingle import fs, job, trace
-from shingle.drive import FormattedDrive
-from shingle.machine import StepResult
-from shingle.record import counter_changes
+from shingle.catalogue import fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job, trace
+from shingle.machine.machine import StepResult
+from shingle.runs.record import counter_changes
 
 pytestmark = pytest.mark.machine
 

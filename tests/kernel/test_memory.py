@@ -5,7 +5,7 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import job
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

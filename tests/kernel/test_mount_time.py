@@ -8,9 +8,10 @@ import pytest
 
 from harness import PROFILE, Bench, Booted
 from kernel import stress
-from shingle import drive, fs, job
-from shingle.drive import FormattedDrive
-from shingle.machine import NS_PER_S, StepResult
+from shingle.catalogue import drive, fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job
+from shingle.machine.machine import NS_PER_S, StepResult
 
 pytestmark = [pytest.mark.machine, pytest.mark.long]
 

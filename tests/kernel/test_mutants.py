@@ -32,10 +32,13 @@ from kernel import (
 )
 from kernel.test_journal_lazy import mix
 from kernel.test_snapshots import Log
-from shingle import build, crash, crash_workload, faults, fs, job
-from shingle.console import Trouble
+from shingle.build import build
+from shingle.catalogue import faults, fs
 from shingle.failure import Failure
+from shingle.machine import job
+from shingle.machine.console import Trouble
 from shingle.paths import ROOT
+from shingle.verify import crash, crash_workload
 
 pytestmark = pytest.mark.machine
 

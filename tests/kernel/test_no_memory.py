@@ -8,7 +8,7 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import job
+from shingle.machine import job
 
 pytestmark = [pytest.mark.machine, pytest.mark.sanitize]
 

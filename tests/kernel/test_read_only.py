@@ -20,8 +20,8 @@ from kernel.test_kept_log import (
     steps_named,
 )
 from kernel.test_regressions import within
-from shingle import job, trace
-from shingle.console import Trouble
+from shingle.machine import job, trace
+from shingle.machine.console import Trouble
 
 pytestmark = pytest.mark.machine
 

@@ -30,9 +30,10 @@ from kernel.test_regressions import (
 )
 from kernel.test_scrub import copies
 from kernel.test_snapshots import Log
-from shingle import fs, job, trace
-from shingle.console import Trouble
+from shingle.catalogue import fs
 from shingle.failure import Failure
+from shingle.machine import job, trace
+from shingle.machine.console import Trouble
 
 pytestmark = pytest.mark.machine
 

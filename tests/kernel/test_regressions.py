@@ -24,11 +24,12 @@ import pytest
 from harness import Bench, Booted
 from kernel import stress
 from kernel.test_snapshots import Log
-from shingle import faults, fs, job
-from shingle.console import Trouble
-from shingle.drive import FormattedDrive
+from shingle.catalogue import faults, fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job
+from shingle.machine.console import Trouble
 from shingle.paths import ROOT, run_directory
-from shingle.record import counter_changes
+from shingle.runs.record import counter_changes
 
 pytestmark = pytest.mark.machine
 
@@ -38,7 +39,7 @@ CAPACITY_BYTES = 1 << 30
 LOGS = {mib: fs.ext4(f"ext4-lazy-{mib}m", f"journal_lazy on a {mib} MiB journal", mib, LAZY) for mib in (64, 16)}
 BOTH = pytest.mark.parametrize("log_mib", list(LOGS))
 PROGRAM = Path(__file__).with_name("regression_work.py")
-ORACLE = ROOT / "lab/shingle/oracle.py"
+ORACLE = ROOT / "lab/in_machine/oracle.py"
 COUNTED = ("snapshots", "demoted", "relogged", "logged_blocks", "log_blocks", "live_blocks", "rebuilt",
            "mount_snapshots", "log_reads")  # fmt: skip
 # A turn of the load logs some 350 blocks.

@@ -16,8 +16,8 @@ import pytest
 
 from harness import Bench, Booted
 from kernel.test_features import CAPACITY_BYTES, PLAIN, kept_log, work
-from shingle import job
-from shingle.console import Trouble
+from shingle.machine import job
+from shingle.machine.console import Trouble
 
 pytestmark = pytest.mark.machine
 

@@ -25,8 +25,9 @@ from kernel.test_snapshots import (
     some_snapshots,
     wrap_the_log,
 )
-from shingle import console, faults, job
-from shingle.drive import FormattedDrive
+from shingle.catalogue import faults
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import console, job
 
 pytestmark = pytest.mark.machine
 

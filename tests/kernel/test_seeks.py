@@ -5,8 +5,9 @@ import pytest
 
 from harness import Bench
 from kernel import stress
-from shingle import fs, job
-from shingle.record import counter_changes
+from shingle.catalogue import fs
+from shingle.machine import job
+from shingle.runs.record import counter_changes
 
 pytestmark = pytest.mark.machine
 

@@ -12,8 +12,9 @@ import pytest
 
 from harness import Bench, Booted
 from kernel import stress
-from shingle import fs, job
-from shingle.drive import FormattedDrive
+from shingle.catalogue import fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

@@ -12,14 +12,14 @@ import pytest
 
 from harness import Bench
 from kernel import stress, test_snapshots
-from shingle import job
+from shingle.machine import job
 from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine
 
 SEED = 18
 CAPACITY_BYTES = 1 << 30
-ORACLE = ROOT / "lab/shingle/oracle.py"
+ORACLE = ROOT / "lab/in_machine/oracle.py"
 NAMES, DIRECTORIES = 1500, 2600
 
 

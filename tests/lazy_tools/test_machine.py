@@ -13,7 +13,7 @@ from kernel.test_features import CAPACITY_BYTES, PLAIN, kept_log, work
 from kernel.test_remembered_errors import ERROR, LAZY, after_errors, boot
 from lazy_tools.test_helpers import fsck
 from lazy_tools.volumes import TOOLS, stock, tool
-from shingle import job
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

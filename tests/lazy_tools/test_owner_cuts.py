@@ -12,13 +12,13 @@ import pytest
 import harness
 from lazy_tools import volumes
 from lazy_tools.volumes import stock
-from shingle import crash, owner_cuts
+from shingle.verify import crash_round, owner_advice, owner_cuts, owner_round, owner_volumes, state_pool
 
 pytestmark = pytest.mark.machine
 SEED = 1
 
 
-def described(states: list[owner_cuts.State]) -> str:
+def described(states: list[owner_round.State]) -> str:
     return "\n".join(
         "\n  ".join((owner_cuts.replay_command(each), *(said for _, said in each.problems), *each.did))
         for each in states[: owner_cuts.SHOWN]
@@ -27,7 +27,7 @@ def described(states: list[owner_cuts.State]) -> str:
 
 @pytest.mark.parametrize("title", ["convert/old", "drain/kept", "drain/mounted"])
 def test_after_a_cut_or_a_kill_no_file_is_lost(title: str, folder: Path) -> None:
-    kind = owner_cuts.find(title)
+    kind = owner_volumes.find(title)
     explored = owner_cuts.explore([kind], 20, SEED, harness.built(), kills=4)
     assert not owner_cuts.failures(explored), described(owner_cuts.failures(explored))
     assert [len(explored.of(title, disk)) for disk in owner_cuts.DISKS] == [10, 10]
@@ -38,7 +38,7 @@ def test_after_a_cut_or_a_kill_no_file_is_lost(title: str, folder: Path) -> None
     state = explored.of(title, "lying")[-1]
     again = owner_cuts.replay(kind, SEED, f"lying:{state.name}", harness.built(), folder / "image").states[0]
     assert (again.hash, [what for what, _ in again.problems]) == (state.hash, [what for what, _ in state.problems])
-    assert owner_cuts.digest(folder / "image") == state.hash
+    assert state_pool.digest(folder / "image") == state.hash
 
 
 def broken(folder: Path, text: str, instead: str) -> Path:
@@ -53,8 +53,8 @@ def test_a_convert_that_writes_directories_in_place_is_found_out(folder: Path) -
     """What version 0.2 did at first: names were lost, on an honest disk."""
     program = broken(folder, "if _to_be_packed(volume):", "if False:")
     wrong = []
-    with crash.round_folder() as place:
-        part = owner_cuts.Round(owner_cuts.find("convert/old"), SEED, harness.built(), place, program)
+    with crash_round.round_folder() as place:
+        part = owner_round.Round(owner_volumes.find("convert/old"), SEED, harness.built(), place, program)
         words, places = part.record.commands[-1]
         assert words.startswith("e2fsck -f -p")
         chance = random.Random(SEED)
@@ -66,13 +66,13 @@ def test_a_convert_that_writes_directories_in_place_is_found_out(folder: Path) -
             part.treat(state, image, pool)
             part.judge([state], pool)
             wrong += [what for what, _ in state.problems]
-            if owner_cuts.Problem.LOST in wrong:
+            if owner_round.Problem.LOST in wrong:
                 break
-    assert owner_cuts.Problem.LOST in wrong, f"SEED={SEED}: {wrong}"
+    assert owner_round.Problem.LOST in wrong, f"SEED={SEED}: {wrong}"
 
 
 def test_a_pool_of_images_is_what_the_disk_reads(folder: Path) -> None:
-    images, pool, disk, record = [], owner_cuts.Pool(8 << 8), folder / "pool.disk", folder / "none.record"
+    images, pool, disk, record = [], state_pool.Pool(8 << 8), folder / "pool.disk", folder / "none.record"
     for number in range(2):
         image = folder / f"{number}.img"
         image.write_bytes(bytes(8 << 20))
@@ -86,7 +86,7 @@ def test_a_pool_of_images_is_what_the_disk_reads(folder: Path) -> None:
     record.write_bytes(b"SHGLREC1")
     stock(harness.built().crates.crash, "cut", disk, record, "0l", "--raw", "-o", folder / "out.img")
     assert (folder / "out.img").read_bytes() == images[0].read_bytes()
-    assert owner_cuts.digest(images[0]) != owner_cuts.digest(images[1])
+    assert state_pool.digest(images[0]) != state_pool.digest(images[1])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_owner_does_what_is_said_and_nothing_else(folder: Path, said: str, do
     image, program = folder / "image", folder / "program.py"
     image.write_bytes(bytes(4096))
     program.write_text(f"import sys; print({said!r}.replace('IMAGE', sys.argv[2])); sys.exit(8)\n")
-    did, ended = owner_cuts.owner(program, "convert", image)
+    did, ended = owner_advice.owner(program, "convert", image)
     assert not ended
     other = [each.replace(str(image), "IMAGE") for each in did if not each.startswith("convert: 8")]
     assert [each[: len(begin)] for each, begin in zip(other, done, strict=False)] == done

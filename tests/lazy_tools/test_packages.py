@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lazy_tools.volumes import TOOLS, fakes, kept, make, stock, tool
-from shingle.build import KERNEL_SOURCE
+from shingle.build.build import KERNEL_SOURCE
 from shingle.paths import ROOT
 
 DEBIAN = ROOT / "packaging/debian"

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from shingle import kernel_tree, lazy_series, lazy_stages
+from shingle.build import kernel_tree
 from shingle.failure import Failure
+from shingle.review import series, stages
 
 
 @pytest.fixture(scope="module")
 def mails(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return lazy_series.write(tmp_path_factory.mktemp("series"))
+    return series.write(tmp_path_factory.mktemp("series"))
 
 
 def git(repository: Path, *arguments: str | Path) -> str:
@@ -30,7 +31,7 @@ def test_git_am_takes_them_and_the_diffstat_is_what_git_counts(mails: list[Path]
     repository = tmp_path / "linux"
     repository.mkdir()
     touched = set[str]().union(*(kernel_tree.touched_by(mail.read_text()) for mail in mails))
-    lazy_series.pristine(touched, repository)
+    series.pristine(touched, repository)
     existing = {name for name in touched if (repository / name).exists()}
     git(repository, "init", "-q")
     git(repository, "add", "-A")
@@ -42,8 +43,8 @@ def test_git_am_takes_them_and_the_diffstat_is_what_git_counts(mails: list[Path]
     for line in git(repository, "diff", "--numstat", base).splitlines():
         added, removed, name = line.split("\t")
         counted[name] = (int(added), int(removed))
-    assert counted == {change.name: (change.added, change.removed) for change in lazy_series.changes()}
-    assert existing == {change.name for change in lazy_series.changes() if not change.kind.startswith("new")}
+    assert counted == {change.name: (change.added, change.removed) for change in series.changes()}
+    assert existing == {change.name for change in series.changes() if not change.kind.startswith("new")}
 
 
 def test_each_says_why_in_lines_that_fit_a_mail(mails: list[Path]) -> None:
@@ -72,26 +73,26 @@ def test_a_makefile_names_no_file_that_is_still_to_come(mails: list[Path]) -> No
 
 
 def test_patches_touch_what_is_upstreams_and_stages_what_is_ours() -> None:
-    ours = set(lazy_stages.final())
-    for mail in lazy_stages.SERIES:
+    ours = set(stages.final())
+    for mail in stages.SERIES:
         assert kernel_tree.touched_by(mail.patch().read_text()) & ours == set(), mail.number
         if mail.changes().exists():
             assert kernel_tree.touched_by(mail.changes().read_text()) <= ours - set(mail.brings), mail.number
-    names = {path.name for path in (lazy_stages.KERNEL / "patches").glob("*")}
-    assert names == {mail.patch().name for mail in lazy_stages.SERIES}
-    assert {path.name for path in (lazy_stages.KERNEL / "series").glob("*")} <= names
+    names = {path.name for path in (stages.KERNEL / "patches").glob("*")}
+    assert names == {mail.patch().name for mail in stages.SERIES}
+    assert {path.name for path in (stages.KERNEL / "series").glob("*")} <= names
 
 
 def test_every_file_of_ours_comes_with_one_mail() -> None:
-    brought = [name for mail in lazy_stages.SERIES for name in mail.brings]
-    assert sorted(brought) == sorted(lazy_stages.final())
+    brought = [name for mail in stages.SERIES for name in mail.brings]
+    assert sorted(brought) == sorted(stages.final())
 
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Path:
     """A copy of kernel/, committed."""
     copy = tmp_path / "kernel"
-    shutil.copytree(lazy_stages.KERNEL, copy)
+    shutil.copytree(stages.KERNEL, copy)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-q", "-m", "kernel")
@@ -109,26 +110,26 @@ LATER = "\tfolio_batch_init(&batch);"
 
 
 def test_a_stage_that_does_not_fit_to_the_letter_is_refused(kernel: Path) -> None:
-    lazy_stages.stages(kernel)
+    stages.stages(kernel)
     replace_in(kernel / "fs/jbd2/lazy_read.c", LATER, "\t/* changed */")
     with pytest.raises(Failure, match="does not fit kernel/ any more"):
-        lazy_stages.stages(kernel)
+        stages.stages(kernel)
 
 
 def test_restage_brings_a_change_to_every_stage_that_has_its_place(kernel: Path) -> None:
-    before = lazy_stages.stages(kernel)
+    before = stages.stages(kernel)
     name, path = "fs/jbd2/lazy_read.c", kernel / "fs/jbd2/lazy_read.c"
     replace_in(path, LATER, "\t/* changed late */")
     replace_in(path, "/* Waits for read-ahead. */", "/* changed early */")
-    assert lazy_stages.restage("HEAD", kernel) != []
-    after = lazy_stages.stages(kernel)
+    assert stages.restage("HEAD", kernel) != []
+    after = stages.stages(kernel)
     assert after[-1][name] == path.read_bytes()
     late = [b"changed late" in stage.get(name, b"") for stage in after]
     early = [b"changed early" in stage.get(name, b"") for stage in after]
     assert early == [name in stage for stage in before]
     assert late == [b"folio_batch_init(" in stage.get(name, b"") for stage in before]
     assert 0 < sum(late) < sum(early)
-    assert lazy_stages.restage("HEAD", kernel) == []
+    assert stages.restage("HEAD", kernel) == []
 
 
 def test_documentation_is_part_of_it(mails: list[Path]) -> None:
@@ -139,4 +140,4 @@ def test_documentation_is_part_of_it(mails: list[Path]) -> None:
 
 def test_a_folder_that_holds_a_series_is_refused(mails: list[Path]) -> None:
     with pytest.raises(Failure, match="expected an empty folder"):
-        lazy_series.write(mails[0].parent)
+        series.write(mails[0].parent)

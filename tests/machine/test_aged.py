@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness import CAPACITY_BYTES, PROFILE, Bench
-from shingle import drive, fs
+from shingle.catalogue import drive, fs
 from shingle.failure import Failure
 
 pytestmark = pytest.mark.machine

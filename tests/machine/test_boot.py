@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from shingle import job
 from shingle.failure import Failure
+from shingle.machine import job
 from shingle.paths import ROOT, run_directory
 
 pytestmark = pytest.mark.machine

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import harness
-from shingle import crash, crash_workload
-from shingle.console import Trouble
 from shingle.failure import Failure
+from shingle.machine.console import Trouble
+from shingle.verify import crash, crash_round, crash_workload
 
 pytestmark = pytest.mark.machine
 
@@ -18,7 +18,7 @@ STATES = 500
 SEED = 1
 
 
-def described(failures: Sequence[crash.Found]) -> str:
+def described(failures: Sequence[crash_round.Found]) -> str:
     return "\n".join("\n  ".join((found.replay, *found.problems)) for found in failures[: crash.SHOWN])
 
 

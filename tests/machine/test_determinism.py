@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from harness import Bench, Booted
-from shingle import job, record, run, workload
-from shingle import trace as traces
-from shingle.drive import find as find_drive
-from shingle.fs import find as find_fs
-from shingle.run import Keep, Run
+from shingle.catalogue import workload
+from shingle.catalogue.drive import find as find_drive
+from shingle.catalogue.fs import find as find_fs
+from shingle.machine import job
+from shingle.machine import trace as traces
+from shingle.runs import record, run
+from shingle.runs.run import Keep, Run
 
 pytestmark = pytest.mark.machine
 

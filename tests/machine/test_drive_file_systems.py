@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Every drive boots, and each file system does on it what the table says (lab/shingle/drive_file_systems.toml).
+"""Every drive boots, and each file system does on it what the table says (catalogue/drive_file_systems.toml).
 
 `./shingle test` tries small copies of the drives: one file system of the field on each, all of them on the
 host-managed ones. `./shingle test drive_file_systems -- -m every_drive` tries all on all, at their full size.
@@ -8,9 +8,10 @@ host-managed ones. `./shingle test drive_file_systems -- -m every_drive` tries a
 import pytest
 
 from harness import Bench
-from shingle import drive, fs, job, suitability
-from shingle.console import Trouble
-from shingle.drive import Profile
+from shingle.catalogue import drive, fs, suitability
+from shingle.catalogue.drive import Profile
+from shingle.machine import job
+from shingle.machine.console import Trouble
 
 PROFILES = drive.profiles()
 ALL = [(name, column) for name in PROFILES for column in suitability.columns()]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from shingle import faults, job
-from shingle.drive import FormattedDrive
+from shingle.catalogue import faults
+from shingle.catalogue.drive import FormattedDrive
 from shingle.failure import Failure
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from harness import Bench
-from shingle import job, run, workload
-from shingle.drive import changed
-from shingle.drive import find as find_drive
-from shingle.fs import FILE_SYSTEMS
-from shingle.run import Keep, Run
+from shingle.catalogue import workload
+from shingle.catalogue.drive import changed
+from shingle.catalogue.drive import find as find_drive
+from shingle.catalogue.fs import FILE_SYSTEMS
+from shingle.machine import job
+from shingle.runs import run
+from shingle.runs.run import Keep, Run
 
 pytestmark = pytest.mark.machine
 

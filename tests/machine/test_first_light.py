@@ -4,11 +4,12 @@
 import pytest
 
 from harness import Bench
-from shingle import run, workload
-from shingle.drive import find as find_drive
-from shingle.fs import find as find_fs
-from shingle.record import Record
-from shingle.run import Run
+from shingle.catalogue import workload
+from shingle.catalogue.drive import find as find_drive
+from shingle.catalogue.fs import find as find_fs
+from shingle.runs import run
+from shingle.runs.record import Record
+from shingle.runs.run import Run
 
 pytestmark = pytest.mark.machine
 

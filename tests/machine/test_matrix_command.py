@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shingle import matrix, record
 from shingle.paths import ROOT
+from shingle.runs import matrix, record
 
 pytestmark = [pytest.mark.machine, pytest.mark.long]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from shingle import drive, fs, record, run, workload
-from shingle.record import Record
+from shingle.catalogue import drive, fs, workload
+from shingle.runs import record, run
+from shingle.runs.record import Record
 
 pytestmark = pytest.mark.machine
 

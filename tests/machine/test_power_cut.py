@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from shingle import fs, job, trace
-from shingle.drive import FormattedDrive
+from shingle.catalogue import fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job, trace
 
 pytestmark = pytest.mark.machine
 

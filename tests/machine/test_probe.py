@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from harness import PROFILE, Bench
-from shingle import drive, job
-from shingle.machine import Boot
+from shingle.catalogue import drive
+from shingle.machine import job
+from shingle.machine.machine import Boot
 
 pytestmark = pytest.mark.machine
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Programs that people use, on SAFS in the machine: databases, backups, logs, recorders, and a POSIX suite.
 
-`./shingle test --clients` installs the programs and runs them. docs/safs.md has the table of what they showed.
+`./shingle test --clients` installs the programs and runs them. docs/safs-results.md has the table of what they showed.
 """
 
 import ast
@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from shingle import fs, job, pjdfstest
-from shingle.fs import FileSystem
+from shingle.build.tools import PJDFSTEST
+from shingle.catalogue import fs
+from shingle.catalogue.fs import FileSystem
+from shingle.machine import job
 
 pytestmark = [pytest.mark.machine, pytest.mark.clients]
 
@@ -313,7 +315,7 @@ def test_posix_conformance_but_for_what_append_only_implies(bench: Bench) -> Non
         shell(f"{run} /run/erofs.toml erofs", stdout="erofs.txt", may_fail=True),
         *unmounted(variant),
     ]
-    done = boot(bench, variant, empty, steps, files=(pjdfstest.program(),))
+    done = boot(bench, variant, empty, steps, files=(PJDFSTEST.program(),))
     for name, least in (("all.txt", 380), ("erofs.txt", 10)):
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.text(name))
         summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed, .*", said)

@@ -4,7 +4,7 @@
 import pytest
 
 from harness import Bench
-from shingle import job
+from shingle.machine import job
 
 pytestmark = pytest.mark.machine
 

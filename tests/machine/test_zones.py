@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from shingle import drive as drives
-from shingle import fs, job, trace
-from shingle.console import Trouble
-from shingle.drive import FormattedDrive, Profile
+from shingle.catalogue import drive as drives
+from shingle.catalogue import fs
+from shingle.catalogue.drive import FormattedDrive, Profile
 from shingle.failure import Failure
+from shingle.machine import job, trace
+from shingle.machine.console import Trouble
 
 pytestmark = pytest.mark.machine
 

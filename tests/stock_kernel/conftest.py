@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from shingle import build, stock_kernel
-from shingle.progress import Terminal
+from shingle.build import build
+from shingle.debian import stock_kernel
+from shingle.machine.progress import Terminal
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from lazy_tools.volumes import stock
 
-from shingle import bare_root, process
+from shingle import process
+from shingle.debian import bare_root
+from shingle.debian.stock_kernel import Guest, Module
 from shingle.paths import ROOT
-from shingle.stock_kernel import Guest, Module
 
 pytestmark = pytest.mark.stock_kernel
 

@@ -13,11 +13,11 @@ import pytest
 from lazy_tools.test_packages import assert_lintian_is_silent
 from rich.console import Console
 
-from shingle import bare_root
-from shingle.bare_root import Root
+from shingle.debian import bare_root
+from shingle.debian.bare_root import Root
+from shingle.debian.stock_kernel import Guest, Module
+from shingle.machine.progress import Terminal
 from shingle.paths import ROOT
-from shingle.progress import Terminal
-from shingle.stock_kernel import Guest, Module
 
 pytestmark = pytest.mark.stock_kernel
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from shingle import build, stock_kernel
+from shingle.build import build
+from shingle.debian import stock_kernel
+from shingle.debian.stock_kernel import Booted, Guest, Kernel, Module
 from shingle.paths import ROOT
-from shingle.stock_kernel import Booted, Guest, Kernel, Module
 
 pytestmark = pytest.mark.stock_kernel
 

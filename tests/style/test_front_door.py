@@ -39,7 +39,7 @@ def without(folder: Path, *packages: str) -> None:
 def test_without_root_it_prints_the_one_line_that_is_missing(tmp_path: Path) -> None:
     without(tmp_path, "fio", "bison")
     program(tmp_path, "id", "echo 1000")
-    entered = enter(tmp_path, "drives")
+    entered = enter(tmp_path, "build")
     assert entered.returncode == 2
     assert entered.stderr.splitlines()[-1] == "shingle: apt-get install --no-install-recommends bison fio"
 
@@ -48,7 +48,7 @@ def test_as_root_it_says_what_apt_get_could_not_do(tmp_path: Path) -> None:
     without(tmp_path, "fio")
     program(tmp_path, "id", "echo 0")
     program(tmp_path, "apt-get", 'echo "E: no network"; exit 100')
-    entered = enter(tmp_path, "drives")
+    entered = enter(tmp_path, "build")
     assert entered.returncode == 2
     assert "E: no network" in entered.stderr
     assert "apt-get could not install the packages" in entered.stderr
@@ -58,9 +58,31 @@ def test_an_old_rust_is_replaced_by_the_distribution_s(tmp_path: Path) -> None:
     program(tmp_path, "cargo", 'echo "cargo 1.60.0 (0000000 2022-01-01)"')
     without(tmp_path, "cargo-web", "rustc-web", "rustfmt-web", "rust-web-clippy")
     program(tmp_path, "id", "echo 1000")
-    entered = enter(tmp_path, "drives")
+    entered = enter(tmp_path, "build")
     assert entered.returncode == 2
     assert "cargo-web rustc-web" in entered.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("compare", "--help"), ("--version",), ("drives",), ("file-systems",), ("workloads",)]
+)
+def test_what_only_reads_the_clone_asks_for_no_package(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    program(tmp_path, "cargo", 'echo "cargo 1.60.0 (0000000 2022-01-01)"')
+    without(tmp_path, "fio", "bison", "cargo-web", "qemu-system-x86")
+    program(tmp_path, "id", "echo 0")
+    program(tmp_path, "apt-get", "echo apt-get was called >&2; exit 100")
+    entered = enter(tmp_path, *arguments)
+    assert entered.stderr == ""
+    assert entered.returncode == 0
+    assert entered.stdout != ""
+
+
+def test_without_a_home_it_says_what_to_set(tmp_path: Path) -> None:
+    unset = ("HOME", "SHINGLE_CACHE", "XDG_CACHE_HOME")
+    bare = {name: value for name, value in os.environ.items() if name not in unset}
+    entered = subprocess.run([ROOT / "shingle", "drives"], env=bare, capture_output=True, text=True, check=False)
+    assert entered.returncode == 2
+    assert entered.stderr.startswith("shingle: HOME is not set: set it, or SHINGLE_CACHE")
 
 
 def test_once_set_up_it_installs_nothing(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shingle import build, lazy_series
+from shingle.build import build
 from shingle.paths import BUILD
+from shingle.review import series
 
 _LIMIT_S = 300
 _FINDING = re.compile(r"^(?:.*/build/linux/|\.\./linux/)?(?P<file>[\w./-]+):\d+(?::\d+)?: (?P<text>.+)$")
@@ -95,7 +96,7 @@ def hold(found: list[tuple[str, str]], table: tuple[Known, ...]) -> None:
 
 def checkpatch(*patches: Path, folder: Path) -> list[tuple[str, str]]:
     """It keeps what it knows of the tree in the folder that it is run in."""
-    lazy_series.pristine(set(), folder)
+    series.pristine(set(), folder)
     tree = BUILD / "linux"
     program = tree / "scripts/checkpatch.pl"
     options = ("--strict", "--terse", "--show-types", "--showfile", "--no-summary")
@@ -115,7 +116,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
 
 
 def test_checkpatch_has_nothing_new_to_say(tmp_path: Path) -> None:
-    mails = lazy_series.write(tmp_path / "series")
+    mails = series.write(tmp_path / "series")
     hold(checkpatch(*mails, folder=tmp_path), CHECKPATCH)
 
 

@@ -1,35 +1,22 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The house inspects itself: licences, places that are nobody else's, patches, claims."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from shingle import claims_page, experiment, record
+from shingle.evidence import claims_page
 from shingle.paths import ROOT
+from shingle.runs import experiment, record
+from style.files import files, texts
 
 # JSON has no comments; patches belong to the files that they change; licences and pictures speak for themselves.
 _NO_SPDX = {".json", ".jsonl", ".patch", ".svg", ".png", ".lock", ".xz"}
 # Debian's formats for these have no place for it.
 _NO_COMMENTS = {"kernel/UPSTREAM", "packaging/debian/changelog", "packaging/debian/ext4lazy-dkms.NEWS"}
-_BINARY = {".png", ".xz"}
 _BIG_BYTES = 1 << 20
 # Written in pieces, so that this file does not contain them.
 _NOWHERE = ["/work" + "/", "/ro" + "ot/", "pypi" + ".org", "deb.deb" + "ian.org", "static.crates" + ".io"]
-
-
-def files() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    paths = sorted({ROOT / name for name in listed.stdout.split("\0") if name})
-    return [path for path in paths if path.is_file()]
-
-
-def texts() -> list[tuple[str, str]]:
-    return [(str(path.relative_to(ROOT)), path.read_text()) for path in files() if path.suffix not in _BINARY]
 
 
 def test_every_file_says_its_licence() -> None:

@@ -16,6 +16,10 @@ use zoned::{ZoneId, ZonedDevice};
 const SHORT_GAP_BYTES: u64 = 64 << 10;
 /// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
 const REMOVE_MAX: usize = 256;
+/// Keys that a file's bytes change when they are written: its extents, a fragment, itself.
+const KEYS_OF_A_FILE: usize = 4;
+/// The same of what waits behind a gap: its extent, and the hole before it.
+const KEYS_OF_A_GAP: usize = 2;
 /// Others' data that a segment takes along when one file is made durable.
 const RIDERS_MAX_BYTES: usize = 1 << 20;
 
@@ -31,23 +35,20 @@ impl<D: ZonedDevice> FileSystem<D> {
             .filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Error::TooBig)?;
         self.load(ino)?;
-        let written = self.staging(ino).end();
-        if offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
-            return Err(Error::Overwrite {
-                ino,
-                offset,
-                written,
-            });
-        }
+        self.refuse_overwrite(ino, offset, bytes)?;
         self.reserve(bytes)?;
-        let now_ns = self.now_ns;
+        // What waited may be written now, and a gap that was to be filled be a hole.
+        self.load(ino)?;
+        self.refuse_overwrite(ino, offset, bytes)?;
+        let written = self.staging(ino).end();
+        let (now_ns, steady_ns) = (self.now_ns, self.steady_ns);
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
         }
         let staging = self.staging(ino);
         let waits_already = staging.held() > 0;
         if !waits_already {
-            (staging.waits_since_ns, staging.advanced_ns) = (now_ns, now_ns);
+            (staging.waits_since_ns, staging.advanced_ns) = (steady_ns, steady_ns);
         }
         (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
         staging.since_sync += bytes;
@@ -56,26 +57,43 @@ impl<D: ZonedDevice> FileSystem<D> {
             staging.join();
         } else {
             staging.gap.insert(offset, data.to_vec());
+            self.staged.waiting_keys += KEYS_OF_A_GAP;
         }
-        self.waiting_files += usize::from(!waits_already);
-        self.held_bytes += bytes;
+        if !waits_already {
+            self.staged.waiting_files += 1;
+            self.staged.waiting_keys += KEYS_OF_A_FILE;
+        }
+        self.staged.held_bytes += bytes;
         self.counters.accepted_bytes += bytes;
-        self.dirty_since_ns.get_or_insert(now_ns);
+        self.staged.dirty_since_ns.get_or_insert(steady_ns);
         // The data are accepted: that a segment finds no zone now is no answer to this call.
         let drained = self.drain(ino);
-        unless_full(drained)?;
-        self.maintain()
+        unless_full(drained)
+    }
+
+    /// Bytes that were written, or wait behind a gap, are never written over; `load` came before.
+    fn refuse_overwrite(&mut self, ino: Ino, offset: u64, bytes: u64) -> Result {
+        let written = self.staging(ino).end();
+        match offset < written || self.staging(ino).overlaps_gap(offset, bytes) {
+            true => Err(Error::Overwrite {
+                ino,
+                offset,
+                written,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// The file's bytes that are in memory; `load` came before.
     fn staging(&mut self, ino: Ino) -> &mut Staging {
-        let open = self.files.entry(ino).or_default();
+        let open = self.staged.files.entry(ino).or_default();
         open.staging.get_or_insert_with(Staging::default)
     }
 
     /// Prepares a file for being appended to.
     fn load(&mut self, ino: Ino) -> Result {
         if self
+            .staged
             .files
             .get(&ino)
             .is_some_and(|open| open.staging.is_some())
@@ -105,7 +123,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             staging.logged = staging.bytes.len();
             staging.tail = Some(tail);
         }
-        self.files.entry(ino).or_default().staging = Some(staging);
+        self.staged.files.entry(ino).or_default().staging = Some(staging);
         Ok(())
     }
 
@@ -121,7 +139,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         // Both headers of a full segment take less than a fortieth of it, but never less than four blocks.
         let segment = u64::from(self.options.segment_blocks);
         let payload = segment - (segment / 40).max(4);
-        if self.held_bytes >= payload * BLOCK as u64 {
+        if self.staged.held_bytes >= payload * BLOCK as u64 {
             self.push_ready()?;
         }
         Ok(())
@@ -130,11 +148,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Writes all whole blocks to the log, those of streams apart.
     pub(crate) fn push_ready(&mut self) -> Result {
         let segment = u64::from(self.options.segment_blocks) * BLOCK as u64;
-        let waiting = self
-            .files
-            .iter()
-            .filter_map(|(ino, open)| Some((*ino, open.staging.as_ref()?)));
-        let ready = waiting.filter(|(_, staging)| staging.ready_blocks() > 0);
+        let ready = self.staged.all();
+        let ready = ready.filter(|(_, staging)| staging.ready_blocks() > 0);
         let (streams, others): (Vec<_>, Vec<_>) =
             ready.partition(|(_, staging)| staging.stream.is_some());
         let bytes: usize = others.iter().map(|(_, staging)| staging.unlogged()).sum();
@@ -147,7 +162,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if bytes as u64 >= segment / 2 {
             self.push(&parts)?;
         }
-        if self.held_bytes > self.options.buffer_bytes {
+        if self.staged.held_bytes > self.options.buffer_bytes {
             for ino in streams {
                 self.write_stream(ino)?;
             }
@@ -173,8 +188,10 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn streams(&self) -> usize {
-        let staged = self.files.values().filter_map(|open| open.staging.as_ref());
-        staged.filter(|staging| staging.stream.is_some()).count()
+        let streams = self.staged.all();
+        streams
+            .filter(|(_, staging)| staging.stream.is_some())
+            .count()
     }
 
     /// INV-S11: open zones stay within the device's limit: the log's two, compaction's three, a spare, and the streams.
@@ -185,13 +202,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// A zone for a stream: one that another has left, or a free one.
     fn stream_zone(&mut self, ino: Ino) -> Result<Option<ZoneId>> {
-        if let Some(zone) = self.left_zones.pop() {
-            let entry = ZoneEntry {
-                owner: Ino(0),
-                kind: ZoneKind::Shared,
-                ..*self.zones.get(zone)?
-            };
-            self.change(vec![Change::Zone(zone, entry)])?;
+        if let Some(zone) = self.take_left_zone()? {
             return Ok(Some(zone));
         }
         if u64::from(self.zones.free()) <= self.low_for_streams() {
@@ -205,17 +216,30 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(zone)
     }
 
+    /// A zone that was partly written for one file, and is for several from now on.
+    pub(crate) fn take_left_zone(&mut self) -> Result<Option<ZoneId>> {
+        let Some(zone) = self.zones.left.pop() else {
+            return Ok(None);
+        };
+        let entry = ZoneEntry {
+            owner: Ino(0),
+            kind: ZoneKind::Shared,
+            ..*self.zones.get(zone)?
+        };
+        self.change(vec![Change::Zone(zone, entry)])?;
+        Ok(Some(zone))
+    }
+
     fn low_for_streams(&self) -> u64 {
-        let sequential = self.zones.count() - self.superblock.random_zones;
-        6 + u64::from(sequential / 50)
+        6 + u64::from(self.sequential_zones() / 50)
     }
 
     /// A stream has no use for its zone any more.
     pub(crate) fn leave_zone(&mut self, zone: ZoneId) -> Result {
         let entry = *self.zones.get(zone)?;
         let room = self.disk.geometry().capacity_blocks - entry.write_blocks;
-        if room > 8 && self.left_zones.len() < self.options.streams_max {
-            self.left_zones.push(zone);
+        if room > 8 && self.zones.left.len() < self.options.streams_max {
+            self.zones.left.push(zone);
             return Ok(());
         }
         self.seal_logged(zone)
@@ -312,12 +336,12 @@ impl<D: ZonedDevice> FileSystem<D> {
                 let zeros = (target - end) as usize;
                 staging.bytes.resize(staging.bytes.len() + zeros, 0);
                 staging.join();
-                self.held_bytes += zeros as u64;
+                self.staged.held_bytes += zeros as u64;
                 continue;
             }
             let zeros = (from - end) as usize;
             staging.bytes.resize(staging.bytes.len() + zeros, 0);
-            self.held_bytes += zeros as u64;
+            self.staged.held_bytes += zeros as u64;
             self.push(&[Part {
                 ino,
                 with_tail: false,
@@ -354,7 +378,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Err(Error::TooBig);
         }
         let inode = self.regular(ino)?;
-        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let staged = self.staged.of(ino);
         let written = staged.map_or(inode.written, Staging::visible);
         let is_staged = staged.is_some();
         if size != 0 && size < written {
@@ -376,32 +400,27 @@ impl<D: ZonedDevice> FileSystem<D> {
             }])?;
         }
         let now_ns = self.now_ns;
-        if let Some(staging) = self
-            .files
-            .get_mut(&ino)
-            .and_then(|open| open.staging.as_mut())
-        {
+        if let Some(staging) = self.staged.of_mut(ino) {
             staging.mtime_ns = now_ns;
         }
         let mut inode = self.inode(ino)?;
         inode.size = size;
         (inode.mtime_ns, inode.ctime_ns) = (self.now_ns, self.now_ns);
-        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
-        self.maintain()
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
     }
 
     /// Forgets what of a file is only in memory.
     pub(crate) fn discard_staging(&mut self, ino: Ino) -> Result {
-        let Some(open) = self.files.get_mut(&ino) else {
+        let Some(open) = self.staged.files.get_mut(&ino) else {
             return Ok(());
         };
         open.readers.clear();
         let Some(staging) = open.staging.take() else {
             return Ok(());
         };
-        self.held_bytes -= staging.held();
+        self.staged.held_bytes -= staging.held();
         if open.handles == 0 {
-            self.files.remove(&ino);
+            self.staged.files.remove(&ino);
         }
         staging.stream.map_or(Ok(()), |zone| self.leave_zone(zone))
     }
@@ -445,7 +464,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if head > inode.written {
             return Err(Error::Invalid("the head cannot lie behind what is written"));
         }
-        if let Some(open) = self.files.get_mut(&ino) {
+        if let Some(open) = self.staged.files.get_mut(&ino) {
             open.readers.clear();
         }
         loop {
@@ -461,7 +480,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 remove_extent(&mut batch, Key::extent(ino, logical), &extent);
             }
             if batch.is_empty() {
-                return self.maintain();
+                return Ok(());
             }
             inode.ctime_ns = self.now_ns;
             batch.push(Change::Put(Key::inode(ino), inode.encode()));
@@ -477,7 +496,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return self.sync();
         }
         let mut parts = Vec::new();
-        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let staged = self.staged.of(ino);
         if staged.is_some() {
             self.close_gap(ino, None)?;
             if self.staging(ino).stream.is_some() {
@@ -491,26 +510,18 @@ impl<D: ZonedDevice> FileSystem<D> {
             parts.extend(self.riders(ino));
         }
         self.push(&parts)?;
-        self.flush()?;
-        self.maintain()
+        self.flush()
     }
 
     /// Other files of which a little waits.
     fn riders(&self, ino: Ino) -> Vec<Part> {
         let mut bytes = 0;
         let mut riders = Vec::new();
-        for (other, open) in &self.files {
-            let Some(staging) = open
-                .staging
-                .as_ref()
-                .filter(|staging| staging.stream.is_none())
-            else {
-                continue;
-            };
-            if *other != ino && staging.ready_blocks() > 0 {
+        for (other, staging) in self.staged.all() {
+            if other != ino && staging.stream.is_none() && staging.ready_blocks() > 0 {
                 bytes += staging.unlogged();
                 riders.push(Part {
-                    ino: *other,
+                    ino: other,
                     with_tail: false,
                 });
             }
@@ -524,9 +535,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Makes everything durable.
     pub fn sync(&mut self) -> Result {
         self.writable()?;
-        let staged =
-            |(ino, open): (&Ino, &crate::staging::Open)| open.staging.as_ref().map(|_| *ino);
-        let inos: Vec<Ino> = self.files.iter().filter_map(staged).collect();
+        let inos: Vec<Ino> = self.staged.all().map(|(ino, _)| ino).collect();
         let mut parts = Vec::with_capacity(inos.len());
         for ino in inos {
             self.close_gap(ino, None)?;
@@ -540,70 +549,73 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.push(&parts)?;
         self.flush()?;
-        (self.dirty_since_ns, self.waiting_files) = (None, 0);
+        (self.staged.dirty_since_ns, self.staged.waiting_files) = (None, 0);
+        self.staged.waiting_keys = 0;
         for part in parts {
             self.forget_idle(part.ino)?;
         }
-        self.maintain()
+        Ok(())
     }
 
     /// To be called now and then, with the time: what has waited too long is made durable.
     pub fn tick(&mut self, now_ns: i64) -> Result {
         self.set_time(now_ns);
-        let waited = self.dirty_since_ns.map(|since_ns| now_ns - since_ns);
-        if self.refusal.is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns) {
+        self.keep_house();
+        let steady_ns = self.steady_ns;
+        let waited = self
+            .staged
+            .dirty_since_ns
+            .map(|since_ns| steady_ns - since_ns);
+        if self.disk.refusal().is_none() && waited.is_some_and(|ns| ns >= self.options.dirty_max_ns)
+        {
             self.sync()?;
         }
-        self.retain()
+        self.retain_slowly();
+        Ok(())
     }
 
     /// A file is used; until it is released it stays, even without a name.
     pub fn open(&mut self, ino: Ino) -> Result {
         self.inode(ino)?;
-        self.files.entry(ino).or_default().handles += 1;
+        self.staged.files.entry(ino).or_default().handles += 1;
         Ok(())
     }
 
     /// A file is used once less.
     pub fn release(&mut self, ino: Ino) -> Result {
-        let Some(open) = self.files.get_mut(&ino) else {
+        let Some(open) = self.staged.files.get_mut(&ino) else {
             return Ok(());
         };
         open.handles = open.handles.saturating_sub(1);
         if open.handles > 0 {
             return Ok(());
         }
-        if self.refusal.is_some() {
+        if self.disk.refusal().is_some() {
             return Ok(());
         }
         let nlink = self.inode(ino)?.nlink;
         if nlink == 0 {
-            self.files.entry(ino).or_default();
+            self.staged.files.entry(ino).or_default();
             self.delete_inode(ino)?;
-            return self.maintain();
+            return Ok(());
         }
-        let has_gap = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let has_gap = self.staged.of(ino);
         if has_gap.is_some_and(|staging| !staging.gap.is_empty()) {
             self.close_gap(ino, None)?;
         }
-        let stream = self
-            .files
-            .get_mut(&ino)
-            .and_then(|open| open.staging.as_mut())
-            .and_then(|s| s.stream);
+        let stream = self.staged.of_mut(ino).and_then(|s| s.stream);
         if stream.is_some() {
             self.write_stream(ino)?;
             if let Some(zone) = self.staging(ino).stream.take() {
                 self.leave_zone(zone)?;
             }
         }
-        self.forget_idle(ino)?;
-        self.maintain()
+        self.forget_idle(ino)
     }
 
     /// A file that nobody uses and of which nothing waits need not be remembered.
     pub(crate) fn forget_idle(&mut self, ino: Ino) -> Result {
-        let is_idle = self.files.get(&ino).is_some_and(|open| {
+        let is_idle = self.staged.files.get(&ino).is_some_and(|open| {
             let waits = open
                 .staging
                 .as_ref()
@@ -614,7 +626,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Ok(());
         }
         self.discard_staging(ino)?;
-        self.files.remove(&ino);
+        self.staged.files.remove(&ino);
         Ok(())
     }
 }

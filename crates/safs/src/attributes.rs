@@ -10,6 +10,13 @@ use zoned::ZonedDevice;
 /// The attribute that gives a file's beginning up when it is set: a number of bytes.
 pub const HEAD_ATTRIBUTE: &[u8] = b"user.safs.head";
 
+/// Capabilities that a program's file gives to whoever runs it.
+const CAPABILITY_ATTRIBUTE: &[u8] = b"security.capability";
+/// Bits of permissions.
+const SET_USER: u32 = 0o4000;
+pub(crate) const SET_GROUP: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+
 /// Changes of attributes; none where nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
@@ -41,7 +48,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn attributes(&mut self, ino: Ino) -> Result<Inode> {
         self.verify_end(ino)?;
         let mut inode = self.inode(ino)?;
-        if let Some(staging) = self.files.get(&ino).and_then(|open| open.staging.as_ref()) {
+        if let Some(staging) = self.staged.of(ino) {
             inode.size = inode.size.max(staging.visible());
             inode.written = staging.end();
             inode.stored += staging.held();
@@ -63,13 +70,37 @@ impl<D: ZonedDevice> FileSystem<D> {
         inode.atime_ns = set.atime_ns.unwrap_or(inode.atime_ns);
         inode.mtime_ns = set.mtime_ns.unwrap_or(inode.mtime_ns);
         inode.ctime_ns = self.now_ns;
-        if let (Some(mtime_ns), Some(open)) = (set.mtime_ns, self.files.get_mut(&ino)) {
+        if let (Some(mtime_ns), Some(open)) = (set.mtime_ns, self.staged.files.get_mut(&ino)) {
             open.staging
                 .iter_mut()
                 .for_each(|staging| staging.mtime_ns = mtime_ns);
         }
-        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])?;
-        self.maintain()
+        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
+    }
+
+    /// A file is about to be changed: what lends its owner's rights to others goes, capabilities always, the set-user-ID and
+    /// set-group-ID bits unless root writes.
+    pub fn end_privileges(&mut self, ino: Ino, is_root: bool) -> Result {
+        let inode = self.inode(ino)?;
+        let mut kept = inode.permissions;
+        if !is_root {
+            kept &= !SET_USER;
+            // Without execution by the group the bit is no privilege.
+            if kept & GROUP_EXECUTES != 0 {
+                kept &= !SET_GROUP;
+            }
+        }
+        if kept != inode.permissions {
+            let set = SetAttributes {
+                permissions: Some(kept),
+                ..SetAttributes::default()
+            };
+            self.set_attributes(ino, set)?;
+        }
+        match self.get(&Key::xattr(ino, CAPABILITY_ATTRIBUTE))? {
+            None => Ok(()),
+            Some(_) => self.remove_xattr(ino, CAPABILITY_ATTRIBUTE),
+        }
     }
 
     /// An extended attribute.
@@ -127,8 +158,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if name == RETAIN_ATTRIBUTE {
             batch.extend(self.set_retention(ino, value)?);
         }
-        self.change(batch)?;
-        self.maintain()
+        self.change(batch)
     }
 
     /// Removes an extended attribute.
@@ -145,8 +175,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if name == RETAIN_ATTRIBUTE {
             batch.extend(self.end_retention(ino));
         }
-        self.change(batch)?;
-        self.maintain()
+        self.change(batch)
     }
 }
 

@@ -6,14 +6,17 @@
 
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::format::{Cell, Key, Pointer};
+use crate::format::{Cell, Key, Pointer, NODE_BYTES};
 use crate::node_store::NodeStore;
+use crate::salvage::LostNode;
 use crate::tree::{self, Changes};
 use std::collections::BTreeSet;
-use zoned::ZonedDevice;
+use zoned::{Block, ZonedDevice};
 
 /// What a key and its value take in memory besides their bytes, about.
 const ENTRY_BYTES: usize = 96;
+/// What a key that is still to come will add to the same sum: an extent or an inode.
+const KEY_BYTES: usize = ENTRY_BYTES + 96;
 
 /// See the module's head.
 pub struct Catalog {
@@ -155,12 +158,74 @@ impl Catalog {
         Ok(found)
     }
 
+    /// Reads all nodes: those that are lost in both copies, and the places of the others.
+    pub fn look<D: ZonedDevice>(&mut self, disk: &mut Disk<D>) -> (Vec<LostNode>, BTreeSet<Block>) {
+        let (mut lost, mut reached) = (Vec::new(), BTreeSet::new());
+        let root = self.root.map(|pointer| LostNode {
+            pointer,
+            from: Key(Vec::new()),
+            to: None,
+        });
+        let mut waiting: Vec<LostNode> = root.into_iter().collect();
+        while let Some(node) = waiting.pop() {
+            let Ok(read) = self.nodes.read(disk, node.pointer) else {
+                lost.push(node);
+                continue;
+            };
+            reached.insert(node.pointer.at);
+            if read.level == 0 {
+                continue;
+            }
+            for (i, cell) in read.cells.iter().enumerate() {
+                let Ok(pointer) = cell.pointer() else {
+                    continue;
+                };
+                let next = read.cells.get(i + 1).map(|next| next.key.clone());
+                waiting.push(LostNode {
+                    pointer,
+                    from: if i == 0 {
+                        node.from.clone()
+                    } else {
+                        cell.key.clone()
+                    },
+                    to: next.or_else(|| node.to.clone()),
+                });
+            }
+        }
+        (lost, reached)
+    }
+
+    /// From now on nothing is below these nodes, and with the next root record they are gone. What only they led to keeps its
+    /// place until then, if there is room for the new nodes beside it.
+    pub fn lose(&mut self, lost: &[LostNode], reached: &BTreeSet<Block>) {
+        for node in lost {
+            self.nodes.lose(node.pointer);
+            self.touch(node.from.clone());
+        }
+        if self.nodes.free() < self.nodes_needed() {
+            let lost = lost.iter().map(|lost| lost.pointer.at);
+            let kept: Vec<Block> = reached.iter().copied().chain(lost).collect();
+            self.nodes.set_used(&kept);
+        }
+    }
+
     /// Nodes that the next root record may have to write, at most; what one more change may add is in it.
     pub fn nodes_needed(&self) -> u32 {
+        self.nodes_needed_with(0)
+    }
+
+    /// The same if so many keys change besides.
+    fn nodes_needed_with(&self, more: usize) -> u32 {
         let depth = self.root.map_or(1, |root| usize::from(root.level) + 2);
-        let touched = (self.overlay.len() + 1) * depth;
-        let all = self.nodes.in_use() as usize + self.overlay_bytes / 4096 + depth + 1;
+        let touched = (self.overlay.len() + more + 1) * depth;
+        let growth = self.growth(more);
+        let all = self.nodes.in_use() as usize + growth + depth + 1;
         u32::try_from(touched.min(all)).unwrap_or(u32::MAX)
+    }
+
+    /// Nodes by which the tree may grow, about.
+    fn growth(&self, more: usize) -> usize {
+        (self.overlay_bytes + more * KEY_BYTES) / (NODE_BYTES / 4)
     }
 
     /// Merges the overlay into the tree and writes the new nodes. The overlay stays until `settle`.
@@ -229,10 +294,12 @@ impl Catalog {
         keys
     }
 
-    /// Whether the tree has too few slots for the next root record, or would then be too large.
-    pub fn lacks_nodes(&self, is_deletion: bool) -> bool {
-        let growth = u32::try_from(self.overlay_bytes / 4096).unwrap_or(u32::MAX);
-        self.nodes.lacks(self.nodes_needed(), growth, is_deletion)
+    /// Whether the tree has too few slots for the next root record, or would then be too large, if so many keys change
+    /// besides.
+    pub fn lacks_nodes(&self, more: usize, is_deletion: bool) -> bool {
+        let growth = u32::try_from(self.growth(more)).unwrap_or(u32::MAX);
+        self.nodes
+            .lacks(self.nodes_needed_with(more), growth, is_deletion)
     }
 
     /// Whether a root record would change anything for the better: merge what waits, or clean.

@@ -64,8 +64,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Report, Vec<Fix>)> {
         let mut fixes = Vec::new();
-        let mut report = Report::default();
-        let mut links: BTreeMap<Ino, Links> = BTreeMap::new();
+        let mut report = Report {
+            problems: self.salvaged.clone(),
+            ..Report::default()
+        };
+        // There is always a root directory.
+        let mut links = BTreeMap::from([(ROOT_INO, Links::default())]);
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let mut from = Key::inode(Ino(0));
         let behind = Key(vec![0xff; 10]);
@@ -99,6 +103,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             ));
             fixes.push(Fix::Inodes(counted));
         }
+        self.check_superblocks(&mut report, &mut fixes);
         self.check_zones(&live, &mut report, &mut fixes);
         self.check_nodes(&mut report, &mut fixes)?;
         Ok((report, fixes))
@@ -134,7 +139,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                     damaged(reason.0)
                 })?;
                 let order = Key::order(ino, entry.id);
-                if self.get(&Key::inode(entry.ino))?.is_none() {
+                let is_lost = self.get(&Key::inode(entry.ino))?.is_none();
+                if is_lost && self.adopted(entry.ino)?.is_none() {
                     let both = [key.clone(), order].map(Change::Delete);
                     fixes.push(Fix::Batch(both.into()));
                     all.entry(ino).or_default().entries += 1;
@@ -227,12 +233,20 @@ impl<D: ZonedDevice> FileSystem<D> {
         links.stored += extent.stored();
         if !extent.is_hole {
             *live.entry(extent.zone.0).or_default() += u64::from(extent.bytes);
-            let entry = self
-                .zones
-                .get(extent.zone)
-                .inspect_err(|_| fixes.push(drop_it()))?;
+            let entry = self.zones.get(extent.zone).copied();
+            let entry = entry.inspect_err(|_| fixes.push(drop_it()))?;
             let end = (extent.offset + u64::from(extent.bytes)).div_ceil(BLOCK as u64);
             if end > u64::from(entry.write_blocks) && !self.unverified.contains(&ino) {
+                // The account may be wrong: what is there, with its checksums, was written.
+                let blocks = u32::try_from(extent.blocks()).unwrap_or(u32::MAX);
+                let read = match extent.is_fragment {
+                    true => self.read_fragment(&extent).map(drop),
+                    false => self.read_blocks(&extent, 0, blocks).map(drop),
+                };
+                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {
+                    fixes.push(Fix::Written(extent.zone, end));
+                    return Err(wrong("its zone is said to be written less far"));
+                }
                 fixes.push(drop_it());
                 return Err(wrong("it lies behind what its zone was written"));
             }
@@ -256,6 +270,18 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
+    fn check_superblocks(&mut self, report: &mut Report, fixes: &mut Vec<Fix>) {
+        for at in [0, self.superblock.mirror_blocks].map(zoned::Block) {
+            let mut block = vec![0; BLOCK];
+            let read = self.disk.read(at, &mut block);
+            if read.is_err() || Superblock::decode(&block).as_ref() != Ok(&self.superblock) {
+                let problem = format!("the copy of the superblock at block {} is bad", at.0);
+                report.problems.push(problem);
+                fixes.push(Fix::Superblock(at));
+            }
+        }
+    }
+
     fn check_zones(&self, live: &BTreeMap<u32, u64>, report: &mut Report, fixes: &mut Vec<Fix>) {
         for (zone, entry) in self.zones.iter() {
             let counted = live.get(&zone.0).copied().unwrap_or(0);
@@ -272,7 +298,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 wrong("it is to be written anew, and data live in it".into());
             }
             let is_sequential = entry.kind != ZoneKind::Random && entry.stage == ZoneStage::Open;
-            if is_sequential && self.refusal.is_none() {
+            if is_sequential && self.disk.refusal().is_none() {
                 let pointer = self.disk.write_pointer(zone).unwrap_or(0);
                 if pointer != entry.write_blocks {
                     wrong(format!(
@@ -343,7 +369,7 @@ fn check_inode(ino: Ino, links: &Links, report: &mut Report, fixes: &mut Vec<Fix
     let mut wrong = |reason: String| report.problems.push(format!("inode {}: {reason}", ino.0));
     let Some(inode) = &links.inode else {
         wrong("something belongs to it, and it is not there".into());
-        fixes.push(Fix::Remove(ino));
+        fixes.push(Fix::Adopt(ino));
         return;
     };
     let mut right = inode.clone();

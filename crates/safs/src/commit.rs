@@ -18,7 +18,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn commit_root(&mut self, clean: bool) -> Result {
-        let root_seq = self.next_root_seq;
+        let root_seq = self.roots.next;
         self.catalog.commit(&mut self.disk, root_seq)?;
         self.bury()?;
         let mirror = self.superblock.mirror_blocks;
@@ -28,10 +28,10 @@ impl<D: ZonedDevice> FileSystem<D> {
             uuid: self.superblock.uuid,
             clean,
             root_seq,
-            mount_gen: self.mount_gen,
+            mount_gen: self.roots.mount_gen,
             catalog: self.catalog.root(),
             log: self.log.at,
-            seq: self.seq,
+            seq: self.log.seq,
             image: Image {
                 at,
                 blocks: self.layout.image_blocks,
@@ -52,23 +52,16 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.disk.flush()?;
         self.layout.settle(&mut self.disk, root_seq)?;
-        self.flushed_seq = self.seq;
-        self.root_seq = root_seq;
-        self.next_root_seq = root_seq + 1;
-        self.pending.clear();
+        self.log.flushed_seq = self.log.seq;
+        self.roots.newest = root_seq;
+        self.roots.next = root_seq + 1;
+        self.log.pending.clear();
         self.catalog.settle();
         self.log.tail_ns = 0;
         self.log.next_is_named = false;
         self.counters.roots += 1;
-        self.dirty_since_ns = self.oldest_waiting_ns();
+        self.staged.dirty_since_ns = self.staged.oldest_ns();
         self.reset_dying()
-    }
-
-    /// When the oldest data were accepted that no segment holds.
-    fn oldest_waiting_ns(&self) -> Option<i64> {
-        let staged = self.files.values().filter_map(|open| open.staging.as_ref());
-        let waiting = staged.filter(|staging| staging.held() > 0);
-        waiting.map(|staging| staging.waits_since_ns).min()
     }
 
     fn image(&self) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! What lives in a zone is asked of the catalog, not of a map: the headers in the zone say which pieces of which files were
 //! written there, and an extent that still points here is alive.
 
+use crate::append::blocks_that_fit;
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -16,6 +17,11 @@ use zoned::{ZoneId, ZonedDevice};
 const OWN_ZONE_BYTES: u64 = 8 << 20;
 /// Files that get zones of their own at a time, at most and at least.
 const OWN_ZONES: (usize, usize) = (2, 4);
+/// The part of all zones that partly written ones may be for a file to get another.
+const OWN_ZONES_PART: usize = 50;
+
+/// Blocks below which a part of a piece is not worth an extent of its own.
+const SPLIT_BLOCKS_MIN: u32 = 16;
 
 /// A piece of a file that has to move.
 #[derive(Clone, Copy, Debug)]
@@ -94,23 +100,26 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         for (owner, zone) in outputs {
             if owner == Ino(0) {
-                self.shared_zone = Some(zone);
+                self.zones.shared = Some(zone);
             } else {
                 self.leave_zone(zone)?;
             }
         }
         moved?;
         // What could not be read stays, and the zone with it; others come first next time.
-        let sealed_at = self.root_seq as u32;
+        let sealed_at = self.roots.newest as u32;
         self.zones
             .change(victim, |entry| entry.sealed_at = sealed_at)
     }
 
-    /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go.
+    /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go. Such a zone stays
+    /// partly empty until its file is moved again, so all of them together may have a fiftieth of the disk.
     fn with_own_zones(&self, pieces: &[Live]) -> BTreeSet<Ino> {
         let geometry = self.disk.geometry();
-        let most =
-            (geometry.open_max.unwrap_or(32).min(32) as usize / 8).clamp(OWN_ZONES.0, OWN_ZONES.1);
+        let open = geometry.open_max.unwrap_or(32).min(32) as usize;
+        let rest = (self.sequential_zones() as usize / OWN_ZONES_PART)
+            .saturating_sub(self.zones.left.len());
+        let most = (open / 8).clamp(OWN_ZONES.0, OWN_ZONES.1).min(rest);
         let least = OWN_ZONE_BYTES.min(u64::from(geometry.capacity_blocks) * BLOCK as u64 / 4);
         let mut bytes: BTreeMap<Ino, u64> = BTreeMap::new();
         for live in pieces {
@@ -145,13 +154,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         for (owner, mut moving) in by_owner {
             moving.sort_by_key(|piece| (piece.live.ino, piece.live.logical));
-            let zone = outputs.remove(&owner).or_else(|| match owner {
-                Ino(0) => self
-                    .shared_zone
-                    .take()
-                    .or_else(|| self.left_zone(|entry| entry.kind == ZoneKind::Shared)),
-                owner => self.left_zone(|entry| entry.owner == owner),
-            });
+            let zone = match (outputs.remove(&owner), owner) {
+                (Some(zone), _) => Some(zone),
+                (None, Ino(0)) => match self.zones.shared.take() {
+                    Some(zone) => Some(zone),
+                    None => self.take_left_zone()?,
+                },
+                (None, owner) => self.left_zone(|entry| entry.owner == owner),
+            };
             self.move_pieces(&moving, zone, owner, outputs)?;
         }
         Ok(())
@@ -160,8 +170,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// A zone that is partly written and that nobody writes now.
     fn left_zone(&mut self, suits: impl Fn(&ZoneEntry) -> bool) -> Option<ZoneId> {
         let suits = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(&suits);
-        let found = self.left_zones.iter().position(suits);
-        found.map(|at| self.left_zones.remove(at))
+        let found = self.zones.left.iter().position(suits);
+        found.map(|at| self.zones.left.remove(at))
     }
 
     /// What of a zone's data is alive, by file and place.
@@ -245,7 +255,6 @@ impl<D: ZonedDevice> FileSystem<D> {
         owner: Ino,
         outputs: &mut BTreeMap<Ino, ZoneId>,
     ) -> Result {
-        let capacity = self.disk.geometry().capacity_blocks;
         let mut rest = pieces;
         while !rest.is_empty() {
             let at = match zone.take() {
@@ -253,23 +262,65 @@ impl<D: ZonedDevice> FileSystem<D> {
                 None => self.output_zone(owner)?,
             };
             let block = self.zones.get(at)?.write_blocks;
-            let room = (capacity - block).min(self.options.segment_blocks);
-            let count = fitting(rest, room);
-            if count == 0 {
+            let room = self.room_in(at)?;
+            let fits = fitting(rest, room);
+            if fits == 0 {
+                // The end of a zone gets a part of the next piece.
                 outputs.remove(&owner);
-                self.seal_logged(at)?;
+                if let Some((head, tail)) = rest[0].split(room) {
+                    if self.reserve_moves(2)? < 2 {
+                        return Err(crate::error::Error::NoSpace);
+                    }
+                    let first = self.place(&[head], at, block)?;
+                    self.seal_logged(at)?;
+                    let tail = [tail];
+                    let next = self.output_zone_for(&tail, owner)?;
+                    outputs.insert(owner, next);
+                    let second = self.place(&tail, next, self.zones.get(next)?.write_blocks)?;
+                    self.moved(&rest[0].live, &[first, second].concat())?;
+                    rest = &rest[1..];
+                    zone = Some(next);
+                } else {
+                    self.seal_logged(at)?;
+                }
                 continue;
             }
+            let count = self.reserve_moves(fits)?;
             outputs.insert(owner, at);
-            self.move_segment(&rest[..count], at, block)?;
+            let places = self.place(&rest[..count], at, block)?;
+            for (piece, place) in rest[..count].iter().zip(places) {
+                self.moved(&piece.live, &[place])?;
+            }
             rest = &rest[count..];
             zone = Some(at);
         }
         Ok(())
     }
 
+    /// The same, with room for these pieces in one segment; what was left and is too small is sealed.
+    fn output_zone_for(&mut self, pieces: &[Moving], owner: Ino) -> Result<ZoneId> {
+        loop {
+            let zone = self.output_zone(owner)?;
+            if fitting(pieces, self.room_in(zone)?) == pieces.len() {
+                return Ok(zone);
+            }
+            self.seal_logged(zone)?;
+        }
+    }
+
+    /// Blocks that the next segment in a zone may have.
+    fn room_in(&self, zone: ZoneId) -> Result<u32> {
+        let capacity = self.disk.geometry().capacity_blocks;
+        let rest = capacity - self.zones.get(zone)?.write_blocks;
+        Ok(rest.min(self.options.segment_blocks))
+    }
+
+    /// A zone for what several files have: one that was left, or a free one. A file's own zone is a free one.
     fn output_zone(&mut self, owner: Ino) -> Result<ZoneId> {
         let kind = if owner == Ino(0) {
+            if let Some(zone) = self.take_left_zone()? {
+                return Ok(zone);
+            }
             ZoneKind::Shared
         } else {
             ZoneKind::File
@@ -282,24 +333,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(zone)
     }
 
-    /// Writes pieces as one segment, and logs where they are now.
-    fn move_segment(&mut self, pieces: &[Moving], zone: ZoneId, block: u32) -> Result {
+    /// Writes pieces as one segment. Returns where each is now, with its place in its file.
+    fn place(&mut self, pieces: &[Moving], zone: ZoneId, block: u32) -> Result<Vec<(u64, Extent)>> {
         let (records_bytes, payload_blocks, fragments_bytes) = sizes(pieces);
         let mut draft = self.draft(records_bytes, payload_blocks, fragments_bytes);
-        let mut batches = Vec::with_capacity(pieces.len());
+        let mut places = Vec::with_capacity(pieces.len());
         for Moving { live, data } in pieces {
-            let Live {
-                ino,
-                logical,
-                extent,
-            } = *live;
-            let bytes = extent.bytes;
+            let bytes = live.extent.bytes;
             draft.records.push(&[Change::Data(DataRecord {
-                ino,
-                logical,
+                ino: live.ino,
+                logical: live.logical,
                 bytes,
             })]);
-            let moved = if extent.is_fragment {
+            let moved = if live.extent.is_fragment {
                 fragment_at(zone, block, draft.fragment(data), data)
             } else {
                 blocks_at(
@@ -309,23 +355,57 @@ impl<D: ZonedDevice> FileSystem<D> {
                     block,
                 )
             };
-            batches.push(vec![
-                Change::Put(Key::extent(ino, logical), moved.encode()),
-                Change::Live(zone, i64::from(bytes)),
-                Change::Live(extent.zone, -i64::from(bytes)),
-            ]);
-            self.counters.moved_bytes += u64::from(bytes);
-            // A file that is open for appending knows its last fragment.
-            let staging = self
-                .files
-                .get_mut(&ino)
-                .and_then(|open| open.staging.as_mut());
-            if let Some(staging) = staging.filter(|staging| staging.tail == Some(extent)) {
-                staging.tail = Some(moved);
-            }
+            places.push((live.logical, moved));
         }
         self.write_segment(zone, block, draft, false)?;
-        batches.into_iter().try_for_each(|batch| self.change(batch))
+        Ok(places)
+    }
+
+    /// Logs where a piece is now: in one batch, because all of it was named by one key.
+    fn moved(&mut self, live: &Live, places: &[(u64, Extent)]) -> Result {
+        let bytes = live.extent.bytes;
+        let mut batch = Vec::with_capacity(2 * places.len() + 1);
+        for (logical, place) in places {
+            batch.push(Change::Put(Key::extent(live.ino, *logical), place.encode()));
+            batch.push(Change::Live(place.zone, i64::from(place.bytes)));
+        }
+        batch.push(Change::Live(live.extent.zone, -i64::from(bytes)));
+        self.counters.moved_bytes += u64::from(bytes);
+        // A file that is open for appending knows its last fragment.
+        let staging = self.staged.of_mut(live.ino);
+        let staging = staging.filter(|staging| staging.tail == Some(live.extent));
+        if let (Some(staging), Some((_, place))) = (staging, places.last()) {
+            staging.tail = Some(*place);
+        }
+        self.change(batch)
+    }
+}
+
+impl Moving {
+    /// Two pieces, of which the first fills `room` blocks with its headers; none if that is not worth an extent.
+    fn split(&self, room: u32) -> Option<(Moving, Moving)> {
+        let record = sizes(std::slice::from_ref(self)).0;
+        let blocks = blocks_that_fit(room, record);
+        let all = self.live.extent.bytes / BLOCK as u32;
+        if self.live.extent.is_fragment
+            || blocks < SPLIT_BLOCKS_MIN
+            || all < blocks + SPLIT_BLOCKS_MIN
+        {
+            return None;
+        }
+        let part = |from: u32, to: u32| Moving {
+            live: Live {
+                ino: self.live.ino,
+                logical: self.live.logical + u64::from(from),
+                extent: Extent {
+                    offset: self.live.extent.offset + u64::from(from) * BLOCK as u64,
+                    bytes: (to - from) * BLOCK as u32,
+                    ..self.live.extent
+                },
+            },
+            data: self.data[from as usize * BLOCK..to as usize * BLOCK].to_vec(),
+        };
+        Some((part(0, blocks), part(blocks, all)))
     }
 }
 

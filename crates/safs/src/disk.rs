@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A zoned device counted in blocks, and what the core asks of it.
+//! A zoned device counted in blocks, and the only way to it. After a failed write, flush, reset or finish it writes nothing
+//! any more.
 //!
 //! INV-S1: in a sequential zone blocks are written once per epoch, in order, at the write pointer. Every write of such a
 //! zone goes through `append`, which takes the place from the caller's table and checks it here.
@@ -31,6 +32,8 @@ pub struct Disk<D> {
     geometry: Geometry,
     /// Blocks written so far, for the amplification.
     pub written_blocks: u64,
+    /// Why nothing is written any more.
+    refusal: Option<String>,
 }
 
 impl<D: ZonedDevice> Disk<D> {
@@ -41,6 +44,34 @@ impl<D: ZonedDevice> Disk<D> {
             device,
             geometry,
             written_blocks: 0,
+            refusal: None,
+        })
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Nothing is written from now on. The first reason stays.
+    pub fn refuse(&mut self, why: impl Into<String>) {
+        self.refusal.get_or_insert_with(|| why.into());
+    }
+
+    /// Does something that changes the device. After the first failure nothing more is promised, because what is in memory
+    /// and not durable cannot be known to become so.
+    fn act(
+        &mut self,
+        place: impl FnOnce() -> String,
+        act: impl FnOnce(&mut D) -> std::result::Result<(), DeviceError>,
+    ) -> Result {
+        if self.refusal.is_some() {
+            return Err(Error::ReadOnly);
+        }
+        act(&mut self.device).map_err(|error| {
+            let error = failed(place(), error);
+            self.refusal = Some(error.to_string());
+            error
         })
     }
 
@@ -113,32 +144,33 @@ impl<D: ZonedDevice> Disk<D> {
 
     fn write(&mut self, at: Block, data: &[u8]) -> Result {
         debug_assert!(data.len() % BLOCK == 0);
-        self.device
-            .write(at.first_sector(), data)
-            .map_err(|error| failed(format!("writing block {}", at.0), error))?;
+        self.act(
+            || format!("writing block {}", at.0),
+            |device| device.write(at.first_sector(), data),
+        )?;
         self.written_blocks += (data.len() / BLOCK) as u64;
         Ok(())
     }
 
     /// Makes everything written so far survive a power cut.
     pub fn flush(&mut self) -> Result {
-        self.device
-            .flush()
-            .map_err(|error| failed("a flush".into(), error))
+        self.act(|| "a flush".into(), D::flush)
     }
 
     /// Empties a zone.
     pub fn reset(&mut self, zone: ZoneId) -> Result {
-        self.device
-            .reset_zone(zone)
-            .map_err(|error| failed(format!("resetting zone {}", zone.0), error))
+        self.act(
+            || format!("resetting zone {}", zone.0),
+            |device| device.reset_zone(zone),
+        )
     }
 
     /// Declares a zone full, so that it is not open any more.
     pub fn finish(&mut self, zone: ZoneId) -> Result {
-        self.device
-            .finish_zone(zone)
-            .map_err(|error| failed(format!("finishing zone {}", zone.0), error))
+        self.act(
+            || format!("finishing zone {}", zone.0),
+            |device| device.finish_zone(zone),
+        )
     }
 
     /// The zone's next block as the device knows it; its capacity if the zone is full.
@@ -171,9 +203,10 @@ impl<D: ZonedDevice> Disk<D> {
     /// Tells a device that keeps none where a zone's write pointer is.
     pub fn set_write_pointer(&mut self, zone: ZoneId, block: u32) -> Result {
         let at = self.block_of(zone, block).first_sector();
-        self.device
-            .set_write_pointer(zone, at)
-            .map_err(|error| failed(format!("the write pointer of zone {}", zone.0), error))
+        self.act(
+            || format!("the write pointer of zone {}", zone.0),
+            |device| device.set_write_pointer(zone, at),
+        )
     }
 }
 

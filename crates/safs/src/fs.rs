@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mounted file system: its state, and the one way in which it changes.
+//! A mounted file system: its parts, and the one way in which it changes.
 //!
 //! Every change is a batch: applied in memory at once, and queued for the log. What is in memory is therefore what recovery
-//! would make of the log (INV-S6). The parts: `namespace` (names), `attributes`, `append` and `read` (data), `log`
-//! (segments), `commit` (root records), `recovery`, `space`, `compaction`, `check`.
+//! would make of the log (INV-S6). The parts and who changes them:
+//!
+//! | part | is | changed by |
+//! |---|---|---|
+//! | `disk` | the only way to the device; after a failed write nothing is written any more | `log`, `commit` |
+//! | `catalog`, `zones`, `ids` | what the log says | `apply`, and nobody else while it is mounted |
+//! | `log` | where segments go, batches that wait | `log` |
+//! | `roots` | which root records there are | `commit` |
+//! | `staged` | bytes of files that no segment holds | `append`, and `log` when it wrote them |
+//! | `policy` | what is done without being asked for | `housekeeping`, `retain`, `compaction` |
 
 use crate::catalog::Catalog;
 use crate::disk::{Disk, Geometry};
@@ -12,14 +20,14 @@ use crate::format::*;
 use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
-use crate::staging::Open;
+use crate::retain::Rings;
+use crate::staging::Staged;
 use crate::zones::Zones;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use zoned::{ZoneId, ZonedDevice};
 
-/// Where the log is written.
-#[derive(Clone, Copy, Debug)]
+/// Where segments are written, and what waits for one.
 pub(crate) struct Log {
     pub at: LogPosition,
     /// Where it goes on then.
@@ -30,6 +38,40 @@ pub(crate) struct Log {
     pub previous: u32,
     /// How long reading the log behind the root record would take, about.
     pub tail_ns: u64,
+    /// Batches that no segment holds yet.
+    pub pending: VecDeque<Records>,
+    /// The last segment that was written, and the last that is durable.
+    pub seq: u64,
+    pub flushed_seq: u64,
+    /// Memory of the segment that was written last.
+    pub buffer: Vec<u8>,
+}
+
+/// Which root records there are.
+pub(crate) struct Roots {
+    /// The newest durable one.
+    pub newest: u64,
+    /// The number of the one that comes next.
+    pub next: u64,
+    /// Number of this mount.
+    pub mount_gen: u64,
+    /// The one that was mounted says that nothing was behind it.
+    pub was_clean: bool,
+}
+
+/// What is done without being asked for.
+#[derive(Default)]
+pub(crate) struct Policy {
+    /// Files and directories with a retention.
+    pub retained: BTreeSet<Ino>,
+    /// What the directories among them hold.
+    pub rings: Rings,
+    /// What is spent is being forgotten.
+    pub is_retaining: bool,
+    /// Making room before anyone asks failed; not tried again before this segment.
+    pub room_retry_seq: u64,
+    /// Why housekeeping failed last: no answer to any call.
+    pub trouble: Option<String>,
 }
 
 /// What was done since the mount.
@@ -49,6 +91,8 @@ pub struct Counters {
     pub compacted: u64,
     /// Headers or nodes of which one copy was bad.
     pub copies_lost: u64,
+    /// Times that housekeeping failed; `FileSystem::trouble` says why.
+    pub troubles: u64,
 }
 
 /// See the module's head.
@@ -60,47 +104,27 @@ pub struct FileSystem<D> {
     pub(crate) catalog: Catalog,
     pub(crate) zones: Zones,
     pub(crate) log: Log,
-    /// Batches that no segment holds yet.
-    pub(crate) pending: VecDeque<Records>,
-    pub(crate) files: BTreeMap<Ino, Open>,
-    /// Memory of the segment that was written last.
-    pub(crate) segment_buffer: Vec<u8>,
-    /// Sum of what `files` hold that no segment does.
-    pub(crate) held_bytes: u64,
+    pub(crate) roots: Roots,
+    pub(crate) staged: Staged,
+    pub(crate) policy: Policy,
     pub(crate) headers: Lru<(ZoneId, u32), Arc<Header>>,
-    pub(crate) seq: u64,
-    pub(crate) flushed_seq: u64,
-    pub(crate) root_seq: u64,
-    /// Number of the root record that comes next.
-    pub(crate) next_root_seq: u64,
-    pub(crate) mount_gen: u64,
     pub(crate) next_ino: u64,
     pub(crate) inodes: u64,
     /// Files whose end has to be checked before it is used.
     pub(crate) unverified: BTreeSet<Ino>,
-    /// Files and directories with a retention.
-    pub(crate) retained: BTreeSet<Ino>,
-    /// What is spent is being forgotten.
-    pub(crate) is_retaining: bool,
-    /// Stream zones that their files left, partly written.
-    pub(crate) left_zones: Vec<ZoneId>,
-    /// Zone that takes what compaction finds of small files.
-    pub(crate) shared_zone: Option<ZoneId>,
-    /// Making room before anyone asks failed; not tried again before this segment.
-    pub(crate) room_retry_seq: u64,
+    /// What was lost of the catalog, and what of it was found elsewhere.
+    pub(crate) salvaged: Vec<String>,
     pub(crate) now_ns: i64,
-    pub(crate) dirty_since_ns: Option<i64>,
-    /// How often a file began to wait since everything was written.
-    pub(crate) waiting_files: usize,
-    /// Why nothing can be written.
-    pub(crate) refusal: Option<String>,
-    pub(crate) was_clean: bool,
+    /// The sum of the wall clock's steps forward: it never goes back, as that does when it is set.
+    pub(crate) steady_ns: i64,
     pub(crate) counters: Counters,
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
     /// Says what time it is, in nanoseconds since 1970. Time never comes from anywhere else.
     pub fn set_time(&mut self, now_ns: i64) {
+        let step_ns = now_ns.saturating_sub(self.now_ns).max(0);
+        self.steady_ns = self.steady_ns.saturating_add(step_ns);
         self.now_ns = now_ns;
     }
 
@@ -111,7 +135,12 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Why nothing can be written, if so.
     pub fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
+        self.disk.refusal()
+    }
+
+    /// Why housekeeping failed last, if it did.
+    pub fn trouble(&self) -> Option<&str> {
+        self.policy.trouble.as_deref()
     }
 
     /// What was done since the mount.
@@ -126,6 +155,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Bytes written to the device since the mount.
     pub fn device_bytes(&self) -> u64 {
         self.disk.written_blocks * BLOCK as u64
+    }
+
+    /// Bytes of files that no segment holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.staged.held_bytes
     }
 
     /// The zone table.
@@ -175,16 +209,17 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Refuses if nothing can be written.
     pub(crate) fn writable(&self) -> Result {
-        match self.refusal {
+        match self.disk.refusal() {
             None => Ok(()),
             Some(_) => Err(Error::ReadOnly),
         }
     }
 
-    /// After a failed write nothing more is promised: what is in memory and not durable cannot be known to become so.
+    /// What failed in the middle of a change: what is in memory is no more what the log says. (Writes that fail are
+    /// remembered by the disk.)
     pub(crate) fn sticky<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error @ (Error::Device { .. } | Error::Corrupt { .. })) = &result {
-            self.refusal.get_or_insert_with(|| error.to_string());
+            self.disk.refuse(error.to_string());
         }
         result
     }
@@ -197,14 +232,15 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.apply(&batch)?;
         let mut records = Records::default();
         records.push(&batch);
-        self.pending.push_back(records);
-        self.dirty_since_ns.get_or_insert(self.now_ns);
+        self.log.pending.push_back(records);
+        self.staged.dirty_since_ns.get_or_insert(self.steady_ns);
         Ok(())
     }
 
     /// Applies a batch to what is in memory.
     pub(crate) fn apply(&mut self, batch: &[Change]) -> Result {
         for change in batch {
+            self.policy.rings.note(change);
             match change {
                 Change::Put(key, value) => self.catalog.put(key.clone(), value.clone()),
                 Change::Delete(key) => self.catalog.delete(key.clone()),

@@ -4,14 +4,17 @@
 //! Files open for writing bypass the page cache (FOPEN_DIRECT_IO): with the kernel's writeback cache, ENOSPC and EPERM would
 //! come after the data were accepted. One lock guards the core; no call sleeps with it but for the device.
 
+use crate::say::say;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType as Kind, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use safs::format::{FileType, Ino, Inode, BLOCK};
+use safs::format::{FileType, Ino, Inode, BLOCK, VALUE_MAX};
 use safs::{Error, FileSystem, Owner, RenameMode, Result, SetAttributes, XattrMode};
+use safs::{Retention, RETAIN_ATTRIBUTE};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,12 +25,16 @@ use zoned::ZonedDevice;
 
 /// How long the kernel may believe what it was told. Only this program changes the file system.
 const VALID: Duration = Duration::from_secs(1);
+/// The set-user-ID and set-group-ID bits.
+const SET_IDS: u32 = 0o6000;
 /// Largest request in bytes: 256 pages.
 const REQUEST_BYTES: u32 = 1 << 20;
 /// Entries of a directory looked up at a time.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Ids of "." and ".." in a listing; entries' own follow.
 const DOTS: u64 = 2;
+/// What a writer asks for with `O_DSYNC`; `O_SYNC` has this bit, too, and the kernel sets it for `RWF_DSYNC`.
+const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 
 /// The file system that several threads share; gone after the unmount.
 pub type Shared<D> = Arc<Mutex<Option<FileSystem<D>>>>;
@@ -35,6 +42,16 @@ pub type Shared<D> = Arc<Mutex<Option<FileSystem<D>>>>;
 /// See the module's head.
 pub struct Adapter<D> {
     fs: Shared<D>,
+    listings: Mutex<Listings>,
+}
+
+/// Directories that are open. A rename gives an entry a new id behind all others, so a listing ends where the directory
+/// ended when it began; else who renames what he is shown would never be done.
+#[derive(Default)]
+struct Listings {
+    last: u64,
+    /// The last id of each listing's beginning.
+    ends: BTreeMap<u64, u64>,
 }
 
 /// The host's time, in nanoseconds since 1970.
@@ -84,6 +101,14 @@ fn errno(error: &Error) -> Errno {
     }
 }
 
+/// How long attributes may be believed. A write can take privileges away, and who runs the file must not see them then.
+fn valid(inode: &Inode) -> &'static Duration {
+    match inode.permissions & SET_IDS {
+        0 => &VALID,
+        _ => &Duration::ZERO,
+    }
+}
+
 fn kind(file_type: FileType) -> Kind {
     match file_type {
         FileType::Fifo => Kind::NamedPipe,
@@ -119,7 +144,14 @@ fn attributes(ino: Ino, inode: &Inode) -> FileAttr {
 impl<D: ZonedDevice> Adapter<D> {
     /// Serves this file system.
     pub fn new(fs: Shared<D>) -> Self {
-        Adapter { fs }
+        Adapter {
+            fs,
+            listings: Mutex::default(),
+        }
+    }
+
+    fn listings(&self) -> MutexGuard<'_, Listings> {
+        self.listings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(
@@ -134,7 +166,7 @@ impl<D: ZonedDevice> Adapter<D> {
                 error,
                 Error::Overwrite { .. } | Error::Corrupt { .. } | Error::Device { .. }
             ) {
-                eprintln!("safs: {error}");
+                say(&error);
             }
             errno(&error)
         })
@@ -142,7 +174,7 @@ impl<D: ZonedDevice> Adapter<D> {
 
     fn enter(&self, reply: ReplyEntry, act: impl FnOnce(&mut FileSystem<D>) -> Result<Ino>) {
         match self.with(|fs| act(fs).and_then(|ino| Ok((ino, fs.attributes(ino)?)))) {
-            Ok((ino, inode)) => reply.entry(&VALID, &attributes(ino, &inode), Generation(0)),
+            Ok((ino, inode)) => reply.entry(valid(&inode), &attributes(ino, &inode), Generation(0)),
             Err(error) => reply.error(error),
         }
     }
@@ -196,7 +228,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.with(|fs| fs.attributes(ino(number))) {
-            Ok(inode) => reply.attr(&VALID, &attributes(ino(number), &inode)),
+            Ok(inode) => reply.attr(valid(&inode), &attributes(ino(number), &inode)),
             Err(error) => reply.error(error),
         }
     }
@@ -240,13 +272,18 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             fs.attributes(ino(number))
         });
         match result {
-            Ok(inode) => reply.attr(&VALID, &attributes(ino(number), &inode)),
+            Ok(inode) => reply.attr(valid(&inode), &attributes(ino(number), &inode)),
             Err(error) => reply.error(error),
         }
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
         match self.with(|fs| fs.read_link(ino(number))) {
+            // Whoever reads it would see its beginning only, or the kernel nothing.
+            Ok(target) if target.contains(&0) || target.len() >= VALUE_MAX => {
+                say(format_args!("inode {}: its target is no path", number.0));
+                reply.error(Errno::EIO);
+            }
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -379,7 +416,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             Ok((made, inode)) => {
                 let attributes = attributes(made, &inode);
                 reply.created(
-                    &VALID,
+                    valid(&inode),
                     &attributes,
                     Generation(0),
                     FileHandle(0),
@@ -409,17 +446,26 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.with(|fs| fs.write(ino(number), offset, data)) {
+        let result = self.with(|fs| {
+            // Past the page cache the kernel does not do this.
+            fs.end_privileges(ino(number), request.uid() == 0)?;
+            fs.write(ino(number), offset, data)?;
+            match flags.0 & DSYNC {
+                0 => Ok(()),
+                _ => fs.fsync(ino(number)),
+            }
+        });
+        match result {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
@@ -450,18 +496,50 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
         self.done(reply, |fs| fs.fsync(ino(number)));
     }
 
+    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.with(|fs| fs.attributes(ino(number))) {
+            Ok(inode) => {
+                let mut listings = self.listings();
+                listings.last += 1;
+                let handle = listings.last;
+                listings.ends.insert(handle, inode.next_dirent);
+                reply.opened(FileHandle(handle), FopenFlags::empty());
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.listings().ends.remove(&handle.0);
+        reply.ok();
+    }
+
     fn readdir(
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let parent = match self.with(|fs| fs.attributes(ino(number))) {
-            Ok(inode) => INodeNo(inode.parent.0),
+        let directory = match self.with(|fs| fs.attributes(ino(number))) {
+            Ok(inode) => inode,
             Err(error) => return reply.error(error),
         };
+        let parent = INodeNo(directory.parent.0);
+        let end = match offset {
+            // It begins, perhaps again.
+            0 => directory.next_dirent,
+            _ => self.listings().ends.get(&handle.0).copied().unwrap_or(0),
+        };
+        self.listings().ends.insert(handle.0, end);
         for (at, target, name) in [(1, number, "."), (2, parent, "..")] {
             if offset < at && reply.add(target, at, Kind::Directory, name) {
                 return reply.ok();
@@ -475,6 +553,9 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
             };
             let is_last = entries.len() < ENTRIES_AT_ONCE;
             for entry in entries {
+                if entry.id > end {
+                    return reply.ok();
+                }
                 after = entry.id;
                 let name = OsStr::from_bytes(&entry.name);
                 if reply.add(
@@ -514,7 +595,7 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -524,6 +605,11 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
     ) {
         if is_refused(name) {
             return reply.error(Errno::EOPNOTSUPP);
+        }
+        // Copies leave the file system, to where only root has anything to say.
+        let is_copied = || Retention::parse(value).is_ok_and(|retention| retention.is_copied);
+        if name.as_bytes() == RETAIN_ATTRIBUTE && request.uid() != 0 && is_copied() {
+            return reply.error(Errno::EPERM);
         }
         let mode = match flags {
             1 => XattrMode::Create,
@@ -549,7 +635,11 @@ impl<D: ZonedDevice + Send + 'static> Filesystem for Adapter<D> {
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.with(|fs| fs.xattrs(ino(number)));
         let joined = names.map(|names| {
-            let ended = names.into_iter().map(|mut name| {
+            // A name with a zero in it would be read as two.
+            let shown = names
+                .into_iter()
+                .filter(|name| !is_refused(OsStr::from_bytes(name)) && !name.contains(&0));
+            let ended = shown.map(|mut name| {
                 name.push(0);
                 name
             });

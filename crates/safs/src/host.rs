@@ -21,14 +21,15 @@ pub enum HostDevice {
 }
 
 impl HostDevice {
-    /// Opens what will be formatted. Without a zone size it is the disk's own; with another than that, a host-aware disk is
-    /// treated as an ordinary one.
+    /// Opens what will be formatted: a disk, or a file, which will have `bytes` bytes. Without a zone size it is the disk's
+    /// own; with another than that, a host-aware disk is treated as an ordinary one. Before `prepare` nothing changes.
     pub fn create(
         path: &Path,
+        bytes: Option<u64>,
         zone_bytes: Option<u64>,
         random_zones: Option<u32>,
     ) -> Result<Self, String> {
-        let file = match BlockZones::find(path, HostFile::open(path, true)?)? {
+        let file = match BlockZones::find(path, HostFile::create(path, bytes)?)? {
             Ok(disk) if zone_bytes.is_none_or(|bytes| bytes == disk.zone_bytes()) => {
                 return Ok(HostDevice::Zones(disk));
             }
@@ -37,6 +38,15 @@ impl HostDevice {
         };
         let zone_bytes = zone_bytes.unwrap_or(ZONE_BYTES);
         ImageDevice::format(file, zone_bytes, random_zones).map(HostDevice::Image)
+    }
+
+    /// What is there is given up now.
+    pub fn prepare(&mut self) -> std::io::Result<()> {
+        match self {
+            HostDevice::Image(device) => device.file_mut(),
+            HostDevice::Zones(device) => device.file_mut(),
+        }
+        .prepare()
     }
 
     /// Opens what was formatted.

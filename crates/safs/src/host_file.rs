@@ -2,6 +2,7 @@
 //! A file of the host, or a disk. Disks are read and written past the page cache: SAFS has its own caches, and a
 //! host-managed disk must get its writes in the order in which they were made.
 
+use crate::format::{Superblock, BLOCK};
 use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -26,11 +27,30 @@ pub(crate) struct HostFile {
 impl HostFile {
     /// Opens it and locks it against others.
     pub fn open(path: &Path, writable: bool) -> Result<Self, String> {
+        HostFile::open_sized(path, writable, None)
+    }
+
+    /// Opens what will be formatted, and locks it. A file will have `bytes` bytes, and is made if need be, for nobody but its
+    /// owner; before `prepare` nothing of what is there changes.
+    pub fn create(path: &Path, bytes: Option<u64>) -> Result<Self, String> {
+        HostFile::open_sized(path, true, bytes)
+    }
+
+    fn open_sized(path: &Path, writable: bool, sized: Option<u64>) -> Result<Self, String> {
         let failed = |why: io::Error| format!("{}: {why}", path.display());
-        let metadata = std::fs::metadata(path).map_err(failed)?;
-        let is_disk = metadata.file_type().is_block_device();
+        let is_disk = match std::fs::metadata(path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound && sized.is_some() => false,
+            found => found.map_err(failed)?.file_type().is_block_device(),
+        };
+        if is_disk && sized.is_some() {
+            return Err(format!(
+                "{}: a disk has the size that it has",
+                path.display()
+            ));
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(writable);
+        options.create(sized.is_some()).mode(0o600);
         if is_disk {
             // On a disk O_EXCL is the kernel's own lock against mounted file systems.
             let flags = OFlags::DIRECT
@@ -47,8 +67,9 @@ impl HostFile {
             false => FlockOperation::NonBlockingLockShared,
         };
         flock(&file, lock).map_err(|_| format!("{}: in use by another program", path.display()))?;
-        let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let number = metadata.rdev();
+        let end = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let bytes = sized.unwrap_or(end);
+        let number = file.metadata().map_err(failed)?.rdev();
         let sys = format!("/sys/dev/block/{}:{}", major(number), minor(number));
         Ok(HostFile {
             file,
@@ -58,7 +79,24 @@ impl HostFile {
         })
     }
 
-    /// How long it is.
+    /// Gives it its length, and takes the second superblock of an earlier file system away: with another division into zones
+    /// it would stay, and be found where the new first one is damaged.
+    pub fn prepare(&mut self) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        let old = self.read(0, &mut block).ok();
+        let old = old.and_then(|()| Superblock::decode(&block).ok());
+        if self.bounce.is_none() {
+            self.file.set_len(self.bytes)?;
+        }
+        let mirror = old.and_then(|old| old.mirror_blocks.checked_mul(BLOCK as u64));
+        if let Some(at) = mirror.filter(|at| *at < self.bytes) {
+            // A zone that is written in order takes no such write; it is reset.
+            let _ = self.write(at, &vec![0; BLOCK]);
+        }
+        Ok(())
+    }
+
+    /// How long it is, or will be.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -17,8 +17,9 @@ use zoned::{
 
 /// Smallest zone, in bytes.
 pub const ZONE_BYTES_MIN: u64 = 1 << 20;
-/// Places where a second superblock is looked for.
-const PLACES_MAX: u64 = 1 << 16;
+/// Places where a second superblock is looked for, of a small disk. Of a large one they are its first hundredth, because
+/// the mirror is in the middle of the random zones, and these are a hundredth of all.
+const PLACES_MIN: u64 = 1 << 16;
 
 /// See the module's head.
 pub struct ImageDevice {
@@ -32,6 +33,10 @@ impl ImageDevice {
     pub fn create(path: &Path, zone_bytes: u64, random_zones: Option<u32>) -> Result<Self, String> {
         let file = HostFile::open(path, true)?;
         ImageDevice::format(file, zone_bytes, random_zones)
+    }
+
+    pub(crate) fn file_mut(&mut self) -> &mut HostFile {
+        &mut self.file
     }
 
     pub(crate) fn format(
@@ -104,21 +109,29 @@ impl ImageDevice {
     }
 }
 
-/// The superblock, or its mirror: that starts a zone, and zones are multiples of 1 MiB.
+/// The superblock, or its mirror: that starts a zone, and zones are multiples of 1 MiB. Of several mirrors, each where it says
+/// that it is, the last made counts: the others are what earlier file systems left.
 pub(crate) fn superblock(path: &Path, file: &mut HostFile) -> Result<Superblock, String> {
     let mut block = vec![0; BLOCK];
-    let mut first = None;
-    for place in 0..(file.bytes() / ZONE_BYTES_MIN).min(PLACES_MAX) {
-        if file.read(place * ZONE_BYTES_MIN, &mut block).is_err() {
-            continue;
-        }
-        match Superblock::decode(&block) {
-            Ok(found) => return Ok(found),
-            Err(damage) => first = first.or(Some(damage)),
-        }
-    }
-    let why = first.map_or("it is empty".to_string(), |damage| damage.to_string());
-    Err(format!("{}: no SAFS file system: {why}", path.display()))
+    let mut read = |file: &mut HostFile, at: u64| {
+        let read = file.read(at, &mut block);
+        read.map_err(|why| why.to_string())?;
+        Superblock::decode(&block).map_err(|damage| damage.to_string())
+    };
+    let first = match read(file, 0) {
+        Ok(found) => return Ok(found),
+        Err(why) if file.bytes() == 0 => format!("it is empty ({why})"),
+        Err(why) => why,
+    };
+    let places = file.bytes() / ZONE_BYTES_MIN;
+    let places = 1..places.min(PLACES_MIN.max(places / 100 + 1));
+    let mirrors = places.filter_map(|place| {
+        let at = place * ZONE_BYTES_MIN;
+        let found = read(file, at).ok()?;
+        (found.mirror_blocks.checked_mul(BLOCK as u64) == Some(at)).then_some(found)
+    });
+    let newest = mirrors.max_by_key(|found| found.made_ns);
+    newest.ok_or_else(|| format!("{}: no SAFS file system: {first}", path.display()))
 }
 
 /// MEDIUM ERROR: unrecovered read error, write error.

@@ -30,6 +30,7 @@ mod read_ahead;
 pub mod recovery;
 mod repair;
 mod retain;
+mod salvage;
 mod space;
 mod staging;
 #[cfg(test)]
@@ -44,7 +45,7 @@ pub use disk::{Disk, Geometry};
 pub use error::{Error, Result};
 pub use fs::{Counters, FileSystem};
 pub use layout::{InOrder, Layout};
-pub use mkfs::{make, MakeOptions};
+pub use mkfs::{check_device, make, MakeOptions};
 pub use namespace::{Owner, RenameMode};
 pub use options::{Options, Placement};
 pub use retain::{Retention, Spent, RETAIN_ATTRIBUTE};

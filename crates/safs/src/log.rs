@@ -191,7 +191,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     fn plan(&self, parts: &[Part], room: u32) -> Plan {
         let mut plan = Plan::default();
-        for records in &self.pending {
+        for records in &self.log.pending {
             let bytes = plan.records_bytes + records.bytes.len();
             let blocks = Header::blocks_for(bytes, 0, 0);
             if blocks > RECORD_BLOCKS_MAX.min(room / 2) {
@@ -202,10 +202,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             plan.batches += 1;
         }
         for part in parts {
-            let staging = self
-                .files
-                .get(&part.ino)
-                .and_then(|open| open.staging.as_ref());
+            let staging = self.staged.of(part.ino);
             let Some(staging) = staging.filter(|staging| staging.unlogged() > 0) else {
                 continue;
             };
@@ -231,7 +228,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn write_log_segment(&mut self, plan: &Plan) -> Result {
         let payload_blocks = plan.payload_blocks as usize;
         let mut draft = self.draft(plan.records_bytes, payload_blocks, plan.fragments_bytes);
-        for records in self.pending.drain(..plan.batches) {
+        for records in self.log.pending.drain(..plan.batches) {
             draft.records.append(&records);
         }
         let (zone, block) = (self.log.at.zone, self.log.at.block);
@@ -260,7 +257,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     ) -> Result<(Vec<Change>, Option<Extent>)> {
         let ino = share.ino;
         let mut inode = self.inode(ino)?;
-        let open = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let open = self.staged.of(ino);
         let staging = open.expect("the plan has only files with staged bytes");
         let whole = share.blocks as usize * BLOCK;
         let logical = staging.base / BLOCK as u64;
@@ -293,15 +290,15 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Data of a file are in a segment.
     pub(crate) fn written(&mut self, ino: Ino, blocks: u32, tail: Option<Extent>) {
-        let many = self.files.len() > BUFFERS_KEPT;
-        let Some(open) = self.files.get_mut(&ino) else {
+        let many = self.staged.files.len() > BUFFERS_KEPT;
+        let Some(open) = self.staged.files.get_mut(&ino) else {
             return;
         };
         let is_closed = open.handles == 0;
         if let Some(staging) = open.staging.as_mut() {
             let before = staging.held();
-            staging.advance(blocks, tail, self.now_ns);
-            self.held_bytes -= before - staging.held();
+            staging.advance(blocks, tail, self.steady_ns);
+            self.staged.held_bytes -= before - staging.held();
             if is_closed || many {
                 staging.bytes.shrink_to(BLOCK);
             }
@@ -315,7 +312,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         payload_blocks: usize,
         fragments_bytes: usize,
     ) -> Draft {
-        let bytes = std::mem::take(&mut self.segment_buffer);
+        let bytes = std::mem::take(&mut self.log.buffer);
         Draft::new(bytes, records_bytes, payload_blocks, fragments_bytes)
     }
 
@@ -344,7 +341,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         };
         let header = Header {
             is_log,
-            seq: self.seq + 1,
+            seq: self.log.seq + 1,
             log_seq: if is_log { self.log.at.log_seq } else { 0 },
             epoch: entry.epoch,
             zone,
@@ -353,10 +350,10 @@ impl<D: ZonedDevice> FileSystem<D> {
             previous: if is_log { self.log.previous } else { block },
             next_zone,
             next_epoch,
-            flushed_seq: self.flushed_seq,
+            flushed_seq: self.log.flushed_seq,
             time_ns: self.now_ns,
-            mount_gen: self.mount_gen,
-            root_seq: self.root_seq,
+            mount_gen: self.roots.mount_gen,
+            root_seq: self.roots.newest,
             records: draft.records,
             checksums: draft.checksums,
             fragments: draft.fragments,
@@ -368,11 +365,11 @@ impl<D: ZonedDevice> FileSystem<D> {
         bytes[..first.len()].copy_from_slice(&first);
         bytes.extend_from_slice(&copy);
         self.disk.append(zone, block, &bytes)?;
-        self.segment_buffer = bytes;
+        self.log.buffer = bytes;
         let blocks = header.segment_blocks();
         self.zones
             .change(zone, |entry| entry.write_blocks += blocks)?;
-        self.seq += 1;
+        self.log.seq += 1;
         self.counters.segments += 1;
         if is_log {
             self.log.at.log_seq += 1;
@@ -434,8 +431,8 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub(crate) fn open_zone(&mut self, kind: ZoneKind, owner: Ino) -> Result<Option<ZoneId>> {
         // INV-S11: a zone that nobody writes makes room for one that somebody does.
         let open_max = self.open_max().unwrap_or(u32::MAX) as usize;
-        while self.zones.open().count() >= open_max && !self.left_zones.is_empty() {
-            let zone = self.left_zones.remove(0);
+        while self.zones.open().count() >= open_max && !self.zones.left.is_empty() {
+            let zone = self.zones.left.remove(0);
             self.seal_logged(zone)?;
         }
         loop {
@@ -480,7 +477,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 self.disk.finish(zone)?;
             }
         }
-        let sealed_at = self.root_seq as u32;
+        let sealed_at = self.roots.newest as u32;
         self.zones.change(zone, |entry| {
             entry.stage = ZoneStage::Sealed;
             entry.sealed_at = sealed_at;
@@ -489,10 +486,10 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Makes everything durable that is in segments.
     pub(crate) fn flush(&mut self) -> Result {
-        if self.flushed_seq < self.seq {
+        if self.log.flushed_seq < self.log.seq {
             let result = self.disk.flush();
             self.sticky(result)?;
-            self.flushed_seq = self.seq;
+            self.log.flushed_seq = self.log.seq;
         }
         Ok(())
     }

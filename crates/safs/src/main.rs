@@ -3,35 +3,39 @@
 
 mod cold;
 mod fuse;
+mod sandbox;
+mod say;
+mod serve;
 mod show;
 mod simulate;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use fuse::{locked, now_ns, Adapter, Shared};
+use fuse::now_ns;
 use indicatif::{ProgressBar, ProgressStyle};
 use safs::format::Uuid;
 use safs::host::HostDevice;
-use safs::{make, recovery, Disk, FileSystem, MakeOptions, Options, Placement, Retention};
+use safs::{check_device, make, recovery};
+use safs::{Disk, FileSystem, MakeOptions, Options, Placement, Retention};
 use serde_json::{json, Value};
+use serve::MountOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::process::ExitCode;
 use zoned::{ZoneId, ZonedDevice};
 
-/// How often it is looked for what a retention sends elsewhere, and after a failure.
-const SEND_EVERY: Duration = Duration::from_secs(1);
-const SEND_AGAIN: Duration = Duration::from_secs(60);
-/// Set for a child that is to say when it has mounted.
-const READY: &str = "SAFS_READY";
-/// What fsck says when everything was repaired (fsck(8)).
+/// What fsck says (fsck(8)): everything was repaired,
 const FSCK_REPAIRED: u8 = 1;
-/// What fsck says of errors that are left (fsck(8)).
+/// errors are left,
 const FSCK_ERRORS_LEFT: u8 = 4;
+/// it could not do its work,
+const FSCK_FAILED: u8 = 8;
+/// it was not asked in a way that it understands,
+const FSCK_USAGE: u8 = 16;
+/// it was told to stop.
+const FSCK_CANCELLED: u8 = 32;
 
 /// An append-only file system for shingled disks
 #[derive(Parser)]
@@ -77,14 +81,23 @@ enum Command {
         allow_other: bool,
         #[command(flatten)]
         how: How,
-        /// Options of mount(8), separated by commas: ro, allow_other, placement=log
+        /// Where retentions copy what they give up
+        #[arg(long)]
+        cold: Option<PathBuf>,
+        /// Options of mount(8), separated by commas: ro, allow_other, placement=log, cold=DIRECTORY
         #[arg(short = 'o', value_delimiter = ',')]
         option: Vec<String>,
         /// Stays in the foreground
         #[arg(short, long)]
         foreground: bool,
     },
-    /// Checks and repairs. Status 1 if something was repaired, 4 if something is wrong still
+    /// Unmounts when it is told to on its standard input, for a server that cannot itself
+    #[command(hide = true)]
+    UnmountWhenTold {
+        /// Where it is mounted
+        directory: PathBuf,
+    },
+    /// Checks and repairs. Status as fsck(8): 1 repaired, 4 something is wrong still, 8 could not, 16 usage, 32 cancelled
     Fsck {
         /// The disk or the file
         device: PathBuf,
@@ -135,11 +148,11 @@ enum Command {
         /// What is younger (s, m, h, d)
         #[arg(long, value_parser = seconds)]
         age: Option<u64>,
-        /// Copies what goes into this directory first
+        /// What goes is copied first, to the directory that the mount's option cold= names. Only root can say so
         #[arg(long)]
-        to: Option<PathBuf>,
+        copy: bool,
         /// Keeps everything from now on
-        #[arg(long, conflicts_with_all = ["bytes", "age", "to"])]
+        #[arg(long, conflicts_with_all = ["bytes", "age", "copy"])]
         off: bool,
     },
     /// Fills a file system on a simulated drive, and mounts it after an unmount and after power cuts, in virtual time
@@ -223,8 +236,9 @@ struct How {
     placement: PlacementName,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PlacementName {
+/// Where data go first, as it is said on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlacementName {
     /// Everything to the log, as in the slides
     Log,
     /// Large streams to zones of their own
@@ -287,13 +301,23 @@ fn uuid(text: &str) -> Result<Uuid, String> {
 }
 
 fn main() -> ExitCode {
-    match act(Cli::parse_from(arguments()).command) {
-        Ok(status) => status,
-        Err(sentence) => {
-            eprintln!("safs: {sentence}");
-            ExitCode::FAILURE
+    let arguments = arguments();
+    let is_fsck = arguments.get(1).is_some_and(|command| command == "fsck");
+    let (failed, usage) = match is_fsck {
+        true => (FSCK_FAILED, FSCK_USAGE),
+        false => (1, 2),
+    };
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(why) => {
+            let _ = why.print();
+            return ExitCode::from(if why.use_stderr() { usage } else { 0 });
         }
-    }
+    };
+    act(cli.command).unwrap_or_else(|sentence| {
+        eprintln!("safs: {sentence}");
+        ExitCode::from(failed)
+    })
 }
 
 /// mount(8), fsck(8) and mkfs(8) call programs named after the file system.
@@ -320,44 +344,34 @@ fn act(command: Command) -> Outcome {
             label,
             uuid,
         } => {
-            if let Some(size) = size {
-                let made = File::options()
-                    .write(true)
-                    .create(true)
-                    .truncate(false)
-                    .open(&device);
-                let sized = made.and_then(|file| file.set_len(size));
-                sized.map_err(|why| format!("{}: {why}", device.display()))?;
+            // What is made here and cannot be used does not stay.
+            let is_new = size.is_some() && !device.exists();
+            let made = mkfs(&device, size, (zone_size, random_zones), &label, uuid);
+            if made.is_err() && is_new {
+                let _ = std::fs::remove_file(&device);
             }
-            let device = HostDevice::create(&device, zone_size, random_zones)?;
-            mkfs(device, &label, uuid)
+            made
         }
         Command::Mount {
             device,
             directory,
-            mut read_only,
-            mut allow_other,
+            read_only,
+            allow_other,
             how,
+            cold,
             option,
             foreground,
         } => {
-            if !foreground {
-                return in_background();
+            let mut options = MountOptions::default();
+            (options.read_only, options.allow_other) = (read_only, allow_other);
+            (options.placement, options.cold) = (how.placement, cold);
+            option.iter().try_for_each(|option| options.add(option))?;
+            match foreground {
+                true => serve::mount(&device, &directory, &options),
+                false => serve::in_background(&arguments()[1..]),
             }
-            let mut options = how.placement.options();
-            for name in &option {
-                match name.as_str() {
-                    "ro" => read_only = true,
-                    "rw" | "defaults" => {}
-                    "allow_other" => allow_other = true,
-                    "placement=log" => options.placement = Placement::Log,
-                    "placement=auto" => options.placement = Placement::Auto,
-                    other => return Err(format!("{other}: no such option")),
-                }
-            }
-            options.read_only = read_only;
-            mount(&device, &directory, options, allow_other)
         }
+        Command::UnmountWhenTold { directory } => serve::unmount_when_told(&directory),
         Command::Fsck {
             device,
             read_only,
@@ -372,9 +386,9 @@ fn act(command: Command) -> Outcome {
             path,
             bytes,
             age,
-            to,
+            copy,
             off,
-        } => retain(&path, bytes, age, to, off),
+        } => retain(&path, bytes, age, copy, off),
         Command::SimulateMounts {
             drive,
             zones,
@@ -487,7 +501,13 @@ fn print(value: &Value) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn mkfs(device: impl ZonedDevice, label: &str, uuid: Option<Uuid>) -> Outcome {
+fn mkfs(
+    path: &Path,
+    size: Option<u64>,
+    (zone_size, random_zones): (Option<u64>, Option<u32>),
+    label: &str,
+    uuid: Option<Uuid>,
+) -> Outcome {
     let mut bytes = [0; 64];
     let place = bytes.get_mut(..label.len());
     place
@@ -498,12 +518,16 @@ fn mkfs(device: impl ZonedDevice, label: &str, uuid: Option<Uuid>) -> Outcome {
         label: bytes,
         now_ns: now_ns(),
     };
+    let refused = |error: safs::Error| format!("{}: {error}", path.display());
+    let device = HostDevice::create(path, size, zone_size, random_zones)?;
+    let mut device = check_device(device, &options).map_err(refused)?;
+    let prepared = device.prepare();
+    prepared.map_err(|why| format!("{}: {why}", path.display()))?;
     let bar = bar(
         u64::from(device.zones()),
         "resetting zones {bar:40} {pos}/{len}",
     );
-    make(device, options, |zone| bar.set_position(u64::from(zone)))
-        .map_err(|error| error.to_string())?;
+    make(device, options, |zone| bar.set_position(u64::from(zone))).map_err(refused)?;
     bar.finish_and_clear();
     Ok(ExitCode::SUCCESS)
 }
@@ -515,7 +539,8 @@ fn random_uuid() -> Outcome<Uuid> {
     Ok(uuid)
 }
 
-fn opened(device: &Path, options: Options) -> Outcome<FileSystem<HostDevice>> {
+/// Mounts, with what this host has of memory.
+pub fn opened(device: &Path, options: Options) -> Outcome<FileSystem<HostDevice>> {
     let image = HostDevice::open(device, !options.read_only)?;
     let host = rustix::system::sysinfo();
     let memory_bytes = host.totalram as u64 * u64::from(host.mem_unit);
@@ -532,124 +557,6 @@ fn looked_at(device: &Path) -> Outcome<FileSystem<HostDevice>> {
     opened(device, options)
 }
 
-/// Starts this program again, in a session of its own, and waits until it has mounted. The child's standard output is a
-/// pipe: a byte means that it is mounted.
-fn in_background() -> Outcome {
-    let failed = |why: std::io::Error| format!("starting in the background: {why}");
-    let mut arguments = arguments().into_iter();
-    let _ = arguments.next();
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = std::process::Command::new(program)
-        .args(arguments)
-        .arg("--foreground")
-        .env(READY, "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let mut ready = [0];
-    let stdout = child.stdout.as_mut();
-    if stdout.is_some_and(|stdout| stdout.read_exact(&mut ready).is_ok()) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    // It has said why on standard error.
-    let status = child.wait().map_err(failed)?;
-    Ok(ExitCode::from(
-        status
-            .code()
-            .map_or(1, |code| u8::try_from(code).unwrap_or(1)),
-    ))
-}
-
-/// Tells the one who waits that it is mounted, and lets go of what it was started with.
-fn is_mounted() {
-    if std::env::var_os(READY).is_none() {
-        return;
-    }
-    // Signals for the group of whoever started it are not for it.
-    let _ = rustix::process::setsid();
-    let _ = std::env::set_current_dir("/");
-    let mut stdout = std::io::stdout();
-    let _ = stdout.write_all(b"m").and_then(|()| stdout.flush());
-}
-
-fn mount(device: &Path, directory: &Path, options: Options, allow_other: bool) -> Outcome {
-    let wants_to_write = !options.read_only;
-    let fs = opened(device, options)?;
-    if let (Some(why), true) = (fs.refusal(), wants_to_write) {
-        eprintln!("safs: {}: mounted read-only: {why}", device.display());
-    }
-    let read_only = fs.refusal().is_some();
-    let fs: Shared<HostDevice> = Arc::new(Mutex::new(Some(fs)));
-    let mut config = fuser::Config::default();
-    config.mount_options = vec![
-        fuser::MountOption::FSName(device.display().to_string()),
-        fuser::MountOption::Subtype("safs".into()),
-        fuser::MountOption::DefaultPermissions,
-        fuser::MountOption::NoAtime,
-        if read_only {
-            fuser::MountOption::RO
-        } else {
-            fuser::MountOption::RW
-        },
-    ];
-    if allow_other {
-        config.acl = fuser::SessionACL::All;
-    }
-    let ticking = Arc::clone(&fs);
-    // Writes what has waited for long enough; ends with the program.
-    std::thread::spawn(move || loop {
-        std::thread::sleep(Duration::from_secs(1));
-        match locked(&ticking).as_mut().map(|fs| fs.tick(now_ns())) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => eprintln!("safs: {error}"),
-            None => return,
-        }
-    });
-    let sending = Arc::clone(&fs);
-    // Sends what is to be kept elsewhere; ends with the program.
-    std::thread::spawn(move || loop {
-        let failures = cold::send_all(&sending);
-        failures.iter().for_each(|why| eprintln!("safs: {why}"));
-        std::thread::sleep(if failures.is_empty() {
-            SEND_EVERY
-        } else {
-            SEND_AGAIN
-        });
-    });
-    let session = fuser::Session::new(Adapter::new(Arc::clone(&fs)), directory, &config);
-    let served = session.and_then(|mut session| {
-        unmount_when_told(Arc::clone(&fs), session.unmount_callable())?;
-        is_mounted();
-        session.run()
-    });
-    let fs = locked(&fs).take();
-    let unmounted = fs.map_or(Ok(()), |fs| fs.unmount().map(drop));
-    served.map_err(|why| format!("{}: {why}", directory.display()))?;
-    unmounted.map_err(|error| format!("{}: {error}", device.display()))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A signal to end makes everything durable and unmounts; where files are open, only the first. An unmount that is under
-/// way goes on: the kernel does not wait for its end, and whoever shuts the host down sends signals.
-fn unmount_when_told(
-    fs: Shared<HostDevice>,
-    mut unmounter: fuser::SessionUnmounter,
-) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
-        for _ in &mut signals {
-            if let Some(Err(error)) = locked(&fs).as_mut().map(FileSystem::sync) {
-                eprintln!("safs: {error}");
-            }
-            if let Err(why) = unmounter.unmount() {
-                eprintln!("safs: not unmounted: {why}");
-            }
-        }
-    });
-    Ok(())
-}
-
 fn fsck(device: &Path, read_only: bool, data: bool, json: bool) -> Outcome {
     let failed = |error: safs::Error| format!("{}: {error}", device.display());
     let options = Options {
@@ -657,6 +564,7 @@ fn fsck(device: &Path, read_only: bool, data: bool, json: bool) -> Outcome {
         repair: true,
         ..Options::default()
     };
+    cancel_when_signalled().map_err(|why| why.to_string())?;
     let mut fs = opened(device, options)?;
     let bar = bar(0, "{spinner} {pos} keys");
     let progress = |keys| bar.set_position(keys);
@@ -704,6 +612,18 @@ fn fsck(device: &Path, read_only: bool, data: bool, json: bool) -> Outcome {
             (true, true) => ExitCode::SUCCESS,
         },
     )
+}
+
+/// A repair can end anywhere: each of its root records is as good as after a power cut.
+fn cancel_when_signalled() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            eprintln!("safs: cancelled; what was repaired stays repaired");
+            std::process::exit(i32::from(FSCK_CANCELLED));
+        }
+    });
+    Ok(())
 }
 
 fn dump(device: &Path, what: &What) -> Outcome {
@@ -766,7 +686,7 @@ fn retain(
     path: &Path,
     bytes: Option<u64>,
     age: Option<u64>,
-    to: Option<PathBuf>,
+    is_copied: bool,
     off: bool,
 ) -> Outcome {
     use rustix::fs::{getxattr, removexattr, setxattr, XattrFlags};
@@ -782,16 +702,10 @@ fn retain(
         println!("{}", String::from_utf8_lossy(&value[..length]));
         return Ok(ExitCode::SUCCESS);
     }
-    // Whoever mounted it copies, and may be in another folder than this program.
-    let to = to.map(|to| {
-        to.canonicalize()
-            .map_err(|why| format!("{}: {why}", to.display()))
-    });
-    let target = to.transpose()?.map(|to| to.display().to_string());
     let retention = Retention {
         bytes,
         seconds: age,
-        target,
+        is_copied,
     };
     setxattr(
         path,

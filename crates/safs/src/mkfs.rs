@@ -13,6 +13,8 @@ use zoned::{Block, ZoneId, ZoneType, ZonedDevice};
 
 /// Zones for data that a file system has at least: the log's two, the reserve, and some to work with.
 const SEQUENTIAL_MIN: u32 = 12;
+/// Largest number of a first mount: as many again can follow.
+const FIRST_MOUNT_MAX: u32 = (1 << 30) - 1;
 
 /// What to make.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +27,15 @@ pub struct MakeOptions {
     pub now_ns: i64,
 }
 
-/// Makes an empty file system. Every sequential zone that holds something is reset; `progress` is told after each zone.
-pub fn make<D: ZonedDevice>(
-    device: D,
-    options: MakeOptions,
-    mut progress: impl FnMut(u32),
-) -> Result<D> {
-    let mut disk = Disk::new(device)?;
+/// Refuses a device on which no file system can be; nothing is written. Gives the device back.
+pub fn check_device<D: ZonedDevice>(device: D, options: &MakeOptions) -> Result<D> {
+    let disk = Disk::new(device)?;
+    plan(&disk, options)?;
+    Ok(disk.into_device())
+}
+
+/// How a device will be divided.
+fn plan<D: ZonedDevice>(disk: &Disk<D>, options: &MakeOptions) -> Result<(Superblock, Layout)> {
     let geometry = disk.geometry();
     let refuse = |reason: String| Error::corrupt("the device", reason);
     // With one conventional zone, the superblock is in it, and nothing is different.
@@ -66,6 +70,18 @@ pub fn make<D: ZonedDevice>(
         let kind = if is_in_order { "" } else { "conventional " };
         refuse(format!("its {kind}zones are too small"))
     })?;
+    Ok((superblock, layout))
+}
+
+/// Makes an empty file system. Every sequential zone that holds something is reset; `progress` is told after each zone.
+pub fn make<D: ZonedDevice>(
+    device: D,
+    options: MakeOptions,
+    mut progress: impl FnMut(u32),
+) -> Result<D> {
+    let mut disk = Disk::new(device)?;
+    let (superblock, layout) = plan(&disk, &options)?;
+    let geometry = disk.geometry();
     let first = geometry.conventional;
     for zone in (first..geometry.zones).map(ZoneId) {
         if disk.write_pointer(zone)? != 0 {
@@ -73,8 +89,15 @@ pub fn make<D: ZonedDevice>(
         }
         progress(zone.0 + 1 - first);
     }
-    write_first(&mut disk, &superblock, layout, options.now_ns)?;
+    write_first(&mut disk, &superblock, layout, &options)?;
     Ok(disk.into_device())
+}
+
+/// The number of a file system's first mount. Epochs are made of these numbers, and segments of an earlier file system with
+/// the same UUID lie where nothing was reset: so that none is taken for one of this life, the numbers begin by chance.
+fn first_mount(options: &MakeOptions) -> u64 {
+    let bytes = [&options.uuid, options.now_ns.to_le_bytes().as_slice()].concat();
+    u64::from(crc32c::crc32c(&bytes) & FIRST_MOUNT_MAX).max(1)
 }
 
 /// The root directory's record, and the superblock last: without it there is no file system.
@@ -82,8 +105,9 @@ fn write_first<D: ZonedDevice>(
     disk: &mut Disk<D>,
     superblock: &Superblock,
     layout: Layout,
-    now_ns: i64,
+    options: &MakeOptions,
 ) -> Result {
+    let now_ns = options.now_ns;
     let mirror = superblock.mirror_blocks;
     let nodes = NodeStore::new(superblock.uuid, layout, NODE_BYTES);
     let mut catalog = Catalog::new(nodes, None);
@@ -102,6 +126,8 @@ fn write_first<D: ZonedDevice>(
         superblock.random_zones,
         disk.geometry().capacity_blocks,
     );
+    let mount_gen = first_mount(options);
+    zones.begin(mount_gen);
     let log = zones.take(ZoneKind::Log, Ino(0)).ok_or(Error::NoSpace)?;
     let mut image = zones.encode();
     image.extend(catalog.nodes.encode_map());
@@ -110,7 +136,7 @@ fn write_first<D: ZonedDevice>(
         uuid: superblock.uuid,
         clean: true,
         root_seq,
-        mount_gen: 1,
+        mount_gen,
         catalog: catalog.root(),
         log: LogPosition {
             zone: log,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names: one batch for each operation, so that a crash finds it done or not begun.
 
-use crate::attributes::check_name;
+use crate::attributes::{check_name, SET_GROUP};
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -9,8 +9,6 @@ use zoned::ZonedDevice;
 
 /// Keys that one batch removes at most when an inode is deleted.
 const REMOVE_MAX: usize = 256;
-/// The bit of permissions that is called set-group-ID.
-const SET_GROUP: u32 = 0o2000;
 
 /// Whose a new inode is, and what others may do with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +74,6 @@ impl<D: ZonedDevice> FileSystem<D> {
     ) -> Result<Ino> {
         let (batch, ino, _) = self.creation(parent, name, file_type, owner, rdev)?;
         self.change(batch)?;
-        self.maintain()?;
         Ok(ino)
     }
 
@@ -97,7 +94,6 @@ impl<D: ZonedDevice> FileSystem<D> {
         (inode.size, inode.written) = (target.len() as u64, 0);
         batch.push(Change::Put(Key::inode(ino), inode.encode()));
         self.change(batch)?;
-        self.maintain()?;
         Ok(ino)
     }
 
@@ -223,8 +219,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         );
         batch.push(Change::Put(Key::inode(parent), directory.encode()));
         batch.push(Change::Put(Key::inode(ino), inode.encode()));
-        self.change(batch)?;
-        self.maintain()
+        self.change(batch)
     }
 
     /// Gives a name to an inode that has none.
@@ -282,11 +277,11 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Deletes what has no name any more, unless it is in use.
     fn finish_removal(&mut self, ino: Ino, is_last: bool) -> Result {
-        let is_used = self.files.get(&ino).is_some_and(|open| open.handles > 0);
+        let is_used = self.staged.is_open(ino);
         if is_last && !is_used {
             self.delete_inode(ino)?;
         }
-        self.maintain()
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -333,7 +328,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                     batch.push(Change::Delete(Key::unverified(ino)));
                 }
                 self.inodes = self.inodes.saturating_sub(1);
-                self.files.remove(&ino);
+                self.staged.files.remove(&ino);
             }
             self.change(batch)?;
             if is_rest {
@@ -426,7 +421,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.change(batch)?;
         match removed {
             Some((ino, is_last)) => self.finish_removal(ino, is_last),
-            None => self.maintain(),
+            None => Ok(()),
         }
     }
 

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zoned::{Block, ZoneState, ZonedDevice};
 
+/// Where a node's level is in its bytes.
+const NODE_LEVEL_AT: usize = 8;
 /// Bytes of new nodes that are kept until all are made.
 const UNWRITTEN_BYTES: usize = 4 << 20;
 /// A decoded node and what the cache adds, about.
@@ -44,6 +46,8 @@ pub struct NodeStore {
     /// Nodes of the tree that is being made, not written yet.
     unwritten: BTreeMap<u64, Vec<u8>>,
     order: Option<Order>,
+    /// Nodes of which both copies are lost, and that a repair takes for empty leaves.
+    lost: BTreeSet<u64>,
     /// Nodes of which one copy could not be read.
     pub copies_lost: u64,
 }
@@ -137,6 +141,7 @@ impl NodeStore {
             cache: Lru::new(cache_bytes),
             unwritten: BTreeMap::new(),
             order: layout.in_order.map(|form| Order::new(&layout, form)),
+            lost: BTreeSet::new(),
             copies_lost: 0,
         }
     }
@@ -386,8 +391,10 @@ impl NodeStore {
 
     /// A node that the next root record does not have any more.
     pub fn release(&mut self, pointer: Pointer) {
-        let slot = self.layout.slot_at(pointer.at);
-        let slot = slot.expect("a pointer was checked when it was read");
+        let Some(slot) = self.layout.slot_at(pointer.at) else {
+            // A pointer was checked when it was read, unless what it leads to was lost.
+            return;
+        };
         // A node made for the same root record was never in use by a durable one. In order its place has to be written.
         if self.order.is_none() && self.unwritten.remove(&pointer.at.0).is_some() {
             self.mark(slot, false);
@@ -455,6 +462,7 @@ impl NodeStore {
 
     /// The root record is durable: what it does not have can be written again.
     pub fn settle(&mut self) {
+        self.lost.clear();
         for slot in std::mem::take(&mut self.released) {
             self.mark(slot, false);
         }
@@ -470,6 +478,10 @@ impl NodeStore {
             return Ok(node);
         }
         let place = || format!("the catalog's node at block {}", pointer.at.0);
+        if self.lost.contains(&pointer.at.0) {
+            let (level, cells) = (0, Vec::new());
+            return Ok(Arc::new(Node { level, cells }));
+        }
         if self.layout.slot_at(pointer.at).is_none() {
             return Err(Error::corrupt(place(), "no node can be there"));
         }
@@ -498,11 +510,40 @@ impl NodeStore {
         pointer: Pointer,
         distance: u64,
     ) -> Result<Node> {
-        let mut bytes = vec![0; NODE_BYTES];
+        // The check comes here without `read`: a forged pointer may name a block outside the device.
+        if self.layout.slot_at(pointer.at).is_none() {
+            let place = format!("the catalog's node at block {}", pointer.at.0);
+            return Err(Error::corrupt(place, "no node can be there"));
+        }
         let at = pointer.at + distance;
+        let mut bytes = vec![0; NODE_BYTES];
         disk.read(at, &mut bytes)?;
         let place = || format!("the catalog's node at block {}", at.0);
         Node::decode(&bytes, &self.uuid, pointer).at(place)
+    }
+
+    /// From now on a node is taken for an empty leaf.
+    pub fn lose(&mut self, pointer: Pointer) {
+        self.lost.insert(pointer.at.0);
+    }
+
+    /// Places of nodes that are marked as used.
+    pub fn used(&self) -> impl Iterator<Item = Block> + '_ {
+        let slots = (0..self.layout.slots).map(|slot| self.layout.block_of(slot));
+        slots.filter(|at| self.is_used(*at))
+    }
+
+    /// Reads a node that nothing leads to, so that nobody knows its checksum: both copies have to be the same.
+    pub fn unled<D: ZonedDevice>(&self, disk: &mut Disk<D>, at: Block) -> Option<Node> {
+        let mut copies = [vec![0; NODE_BYTES], vec![0; NODE_BYTES]];
+        disk.read(at, &mut copies[0]).ok()?;
+        disk.read(at + self.layout.mirror_blocks(), &mut copies[1])
+            .ok()?;
+        let [first, second] = copies;
+        let level = *first.get(NODE_LEVEL_AT)?;
+        let crc = crc32c::crc32c(&first);
+        let pointer = Pointer { at, crc, level };
+        (first == second).then(|| Node::decode(&first, &self.uuid, pointer).ok())?
     }
 
     /// Distance of a node's two copies.

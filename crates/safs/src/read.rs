@@ -25,7 +25,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Up to `bytes` bytes of a file from `offset` on; fewer at its end.
     pub fn read(&mut self, ino: Ino, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let inode = self.regular(ino)?;
-        let staged = self.files.get(&ino).and_then(|open| open.staging.as_ref());
+        let staged = self.staged.of(ino);
         let size = staged.map_or(inode.size, |staging| inode.size.max(staging.visible()));
         let end = offset.saturating_add(bytes as u64).min(size);
         if offset >= end {

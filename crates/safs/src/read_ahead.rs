@@ -100,7 +100,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         base: u64,
     ) -> Result {
         let wanted = data.len();
-        let Some(readers) = self.files.get_mut(&ino).map(|open| &mut open.readers.0) else {
+        let Some(readers) = self
+            .staged
+            .files
+            .get_mut(&ino)
+            .map(|open| &mut open.readers.0)
+        else {
             return self.read_extents(ino, offset, data);
         };
         let is_theirs =
@@ -119,7 +124,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if !is_held && is_in_order {
             self.sweep(ino, offset, wanted);
         }
-        let open = self.files.get_mut(&ino);
+        let open = self.staged.files.get_mut(&ino);
         let reader = open.and_then(|open| open.readers.0.last_mut());
         let Some(reader) = reader else {
             return self.read_extents(ino, offset, data);
@@ -138,12 +143,12 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Reads ahead for the file's newest reader, and for all others who will need it soon.
     fn sweep(&mut self, ino: Ino, offset: u64, wanted: usize) {
-        let newest = match self.files.get(&ino) {
+        let newest = match self.staged.files.get(&ino) {
             Some(open) => open.readers.0.len() - 1,
             None => return,
         };
         let mut due = vec![(ino, newest)];
-        for (other, open) in &self.files {
+        for (other, open) in &self.staged.files {
             let readers = open.readers.0.iter().enumerate();
             let others = readers.filter(|(at, _)| (*other, *at) != (ino, newest));
             due.extend(
@@ -154,12 +159,12 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         // What is used up goes first, so that there is room for what comes.
         for (other, at) in &due {
-            let open = self.files.get_mut(other);
+            let open = self.staged.files.get_mut(other);
             if let Some(reader) = open.and_then(|open| open.readers.0.get_mut(*at)) {
                 reader.drop_used();
             }
         }
-        let files = self.files.values();
+        let files = self.staged.files.values();
         let held: usize = files.map(|open| open.readers.ahead_bytes()).sum();
         let mut room = self.options.read_ahead_total_bytes.saturating_sub(held);
         let mut wants = Vec::with_capacity(due.len());
@@ -174,7 +179,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.fetch(&mut wants);
         for want in wants {
-            let open = self.files.get_mut(&want.ino);
+            let open = self.staged.files.get_mut(&want.ino);
             let Some(reader) = open.and_then(|open| open.readers.0.get_mut(want.reader)) else {
                 continue;
             };
@@ -195,7 +200,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         room: usize,
     ) -> Option<Want> {
         let written = self.inode(ino).ok()?.written;
-        let open = self.files.get_mut(&ino)?;
+        let open = self.staged.files.get_mut(&ino)?;
         let base = open
             .staging
             .as_ref()

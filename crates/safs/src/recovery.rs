@@ -9,11 +9,12 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{At, Error, Result};
 use crate::format::*;
-use crate::fs::{Counters, FileSystem, Log};
+use crate::fs::{Counters, FileSystem, Log, Policy, Roots};
 use crate::layout::{self, Layout};
 use crate::lru::Lru;
 use crate::node_store::NodeStore;
 use crate::options::Options;
+use crate::staging::Staged;
 use crate::zones::Zones;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zoned::{Block, ZoneId, ZonedDevice};
@@ -108,6 +109,17 @@ struct Put {
 impl<D: ZonedDevice> FileSystem<D> {
     /// Mounts a file system. Time is in nanoseconds since 1970.
     pub fn mount(device: D, options: Options, now_ns: i64) -> Result<Self> {
+        FileSystem::mount_slowly(device, options, now_ns, |_| ())
+    }
+
+    /// The same; `progress` is told each zone that is read, which is done only for a repair and if a part of the catalog is
+    /// lost.
+    pub fn mount_slowly(
+        device: D,
+        options: Options,
+        now_ns: i64,
+        mut progress: impl FnMut(ZoneId),
+    ) -> Result<Self> {
         let mut disk = Disk::new(device)?;
         let superblock = superblock(&mut disk)?;
         let layout = layout::suits(&disk, &superblock)?;
@@ -122,7 +134,9 @@ impl<D: ZonedDevice> FileSystem<D> {
                     continue;
                 }
             };
-            let refusal = (i > 0 && !options.repair).then(|| failure.to_string());
+            if i > 0 && !options.repair {
+                disk.refuse(failure.to_string());
+            }
             let mut fs = FileSystem {
                 headers: Lru::new(options.header_cache_bytes),
                 options,
@@ -135,33 +149,32 @@ impl<D: ZonedDevice> FileSystem<D> {
                     next_is_named: false,
                     previous: root.log.block,
                     tail_ns: 0,
+                    pending: VecDeque::new(),
+                    seq: root.seq,
+                    flushed_seq: root.seq,
+                    buffer: Vec::new(),
                 },
-                pending: VecDeque::new(),
-                files: BTreeMap::new(),
-                held_bytes: 0,
-                seq: root.seq,
-                flushed_seq: root.seq,
-                next_root_seq: layout.root_behind(&disk, root.root_seq)?,
-                root_seq: root.root_seq,
-                mount_gen: root.mount_gen,
+                roots: Roots {
+                    newest: root.root_seq,
+                    next: layout.root_behind(&disk, root.root_seq)?,
+                    mount_gen: root.mount_gen,
+                    was_clean: root.clean,
+                },
+                staged: Staged::default(),
+                policy: Policy::default(),
                 next_ino: root.next_ino,
                 inodes: root.inodes,
                 unverified: BTreeSet::new(),
-                retained: BTreeSet::new(),
-                is_retaining: false,
-                left_zones: Vec::new(),
-                segment_buffer: Vec::new(),
-                shared_zone: None,
-                room_retry_seq: 0,
+                salvaged: Vec::new(),
                 now_ns,
-                dirty_since_ns: None,
-                waiting_files: 0,
-                refusal,
-                was_clean: root.clean,
+                steady_ns: 0,
                 counters: Counters::default(),
                 superblock,
                 disk,
             };
+            if fs.options.repair {
+                fs.salvage(&mut progress)?;
+            }
             fs.recover()?;
             return Ok(fs);
         }
@@ -171,7 +184,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Brings memory to what the log says, and makes a new root record before anything else is written (R18).
     fn recover(&mut self) -> Result {
         let forward = self.roll_forward()?;
-        self.flushed_seq = forward.flushed_seq;
+        self.log.flushed_seq = forward.flushed_seq;
         self.log.next_is_named = forward.next_is_named;
         self.log.previous = forward.previous;
         for put in &forward.puts {
@@ -193,21 +206,26 @@ impl<D: ZonedDevice> FileSystem<D> {
             .collect();
         self.load_retained()?;
         if let Some(lost) = forward.lost.filter(|_| !self.options.repair) {
-            self.refusal.get_or_insert(lost);
+            self.disk.refuse(lost);
         }
         if self.options.read_only {
-            self.refusal
-                .get_or_insert_with(|| "mounted read-only".into());
+            self.disk.refuse("mounted read-only");
         }
-        if self.refusal.is_some() {
+        if self.disk.refusal().is_some() {
             return Ok(());
         }
-        self.mount_gen += 1;
-        self.zones.begin(self.mount_gen);
+        self.roots.mount_gen += 1;
+        self.zones.begin(self.roots.mount_gen);
         self.settle_zones(forward.next, forward.is_dirty)?;
         self.log.next = match forward.next {
-            Some((zone, epoch)) if self.zones.get(zone)?.epoch == epoch => Some(zone),
-            _ => None,
+            // Only a zone of the log: a random-write zone has epoch 0, which a forged header can name.
+            Some((zone, epoch)) => {
+                let entry = self.zones.get(zone)?;
+                let is_it = entry.epoch == epoch
+                    && (entry.kind, entry.stage) == (ZoneKind::Log, ZoneStage::Open);
+                is_it.then_some(zone)
+            }
+            None => None,
         };
         if self.log.next.is_none() {
             self.log.next_is_named = false;
@@ -220,14 +238,14 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Reads the log behind the root record.
     fn roll_forward(&mut self) -> Result<Forward> {
         let mut forward = Forward {
-            flushed_seq: self.flushed_seq,
+            flushed_seq: self.log.flushed_seq,
             start: self.log.at.zone,
             puts: Vec::new(),
             next: None,
             next_is_named: false,
             previous: self.log.at.block,
             lost: None,
-            is_dirty: !self.was_clean,
+            is_dirty: !self.roots.was_clean,
         };
         let mut headers = Vec::new();
         while let Some(header) = self.next_header(&mut forward)? {
@@ -237,7 +255,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 epoch: header.epoch,
                 log_seq: header.log_seq + 1,
             };
-            self.seq = header.seq;
+            self.log.seq = header.seq;
             forward.is_dirty = true;
             forward.flushed_seq = forward.flushed_seq.max(header.flushed_seq);
             forward.previous = header.block;
@@ -346,8 +364,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             && (header.zone, header.block, header.epoch) == (zone, block, epoch)
             && header.log_seq == self.log.at.log_seq
             && header.seq <= COUNT_MAX
-            && header.mount_gen == self.mount_gen
-            && header.root_seq == self.root_seq
+            && header.mount_gen == self.roots.mount_gen
+            && header.root_seq == self.roots.newest
             && header.segment_blocks() <= self.disk.geometry().capacity_blocks - block
     }
 
@@ -371,9 +389,10 @@ impl<D: ZonedDevice> FileSystem<D> {
                 self.counters.copies_lost += 1;
                 return Ok(Some(header));
             }
-            let is_later =
-                header.is_log && header.epoch == at.epoch && header.mount_gen == self.mount_gen;
-            if is_later && header.log_seq > at.log_seq && header.flushed_seq > self.seq {
+            let is_later = header.is_log
+                && header.epoch == at.epoch
+                && header.mount_gen == self.roots.mount_gen;
+            if is_later && header.log_seq > at.log_seq && header.flushed_seq > self.log.seq {
                 forward.lost.get_or_insert_with(|| {
                     format!("log segment {} was durable and cannot be read", at.log_seq)
                 });
@@ -385,7 +404,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// A zone that the log left.
     fn seal_in_table(&mut self, zone: ZoneId) -> Result {
-        let sealed_at = self.root_seq as u32;
+        let sealed_at = self.roots.newest as u32;
         self.zones.change(zone, |entry| {
             entry.stage = ZoneStage::Sealed;
             entry.sealed_at = sealed_at;
@@ -399,8 +418,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                     let number = key.ino().map_or(0, |ino| ino.0);
                     // Numbers are never used again: the first record of a number behind the last is a new inode.
                     if number >= self.next_ino.max(first_ino) {
-                        self.next_ino = number + 1;
-                        self.inodes += 1;
+                        self.next_ino = number.saturating_add(1);
+                        self.inodes = self.inodes.saturating_add(1);
                     }
                 }
                 Change::Delete(key) if key.kind() == Some(Kind::Inode as u8) => {
@@ -519,7 +538,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 self.seal(zone)?;
             } else {
                 self.set_known_pointer(zone, &entry)?;
-                self.left_zones.push(zone);
+                self.zones.left.push(zone);
             }
         }
         Ok(())
@@ -572,7 +591,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 .filter_map(|cell| cell.key.number().map(Ino))
                 .collect();
             if orphans.is_empty() {
-                return self.maintain();
+                return Ok(());
             }
             for ino in orphans {
                 match self.delete_inode(ino) {
@@ -708,9 +727,9 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Leaves a root record that says that nothing is behind it. Gives the device back.
     pub fn unmount(mut self) -> Result<D> {
-        if self.refusal.is_none() {
+        if self.disk.refusal().is_none() {
             self.sync()?;
-            let unnamed: Vec<Ino> = self.files.keys().copied().collect();
+            let unnamed: Vec<Ino> = self.staged.files.keys().copied().collect();
             for ino in unnamed {
                 if self.inode(ino).is_ok_and(|inode| inode.nlink == 0) {
                     self.delete_inode(ino)?;
@@ -762,7 +781,8 @@ fn read_image<D: ZonedDevice>(
     )?;
     nodes.decode_map(&image[table_bytes..table_bytes + map_bytes])?;
     nodes.look(disk)?;
-    if root.log.zone.0 < superblock.random_zones || zones.get(root.log.zone).is_err() {
+    let is_outside = zones.get(root.log.zone).is_err() || root.log.block > capacity_blocks;
+    if root.log.zone.0 < superblock.random_zones || is_outside {
         return Err(Error::corrupt(
             place(),
             "the log cannot be where the record says",

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Repairing what the check finds. What contradicts itself is brought to what the more basic record says: a zone's account
-//! to the extents, a directory's to its names, an inode's to what belongs to it. What cannot be read goes; what has no name
-//! any more gets one in `lost+found`. Bad copies are written anew from the good ones;
+//! to the extents, a directory's to its names, an inode's to what belongs to it. What cannot be read goes; an inode that is
+//! not there is made anew if data, names or a target belong to it; what has no name any more gets one in `lost+found`. Bad copies are written anew from the good ones;
 //! where nothing can be written again, the next root record has the node elsewhere.
 
 use crate::check::Report;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
-use crate::namespace::Owner;
+use crate::namespace::{new_inode, Owner};
 use zoned::{Block, ZoneId, ZonedDevice};
 
 /// A repair can uncover what is behind it; more rounds than this do not end.
 const ROUNDS_MAX: usize = 8;
 /// Keys removed at a time.
 const REMOVE_MAX: usize = 256;
+/// Names that are tried for it.
+const PLACES_MAX: u32 = 100;
 /// The directory in the root for what has lost its name.
 const FOUND: &[u8] = b"lost+found";
 
@@ -25,10 +27,14 @@ pub(crate) enum Fix {
     Batch(Vec<Change>),
     /// So much lives in a zone.
     Live(ZoneId, u32),
+    /// The superblock's copy there is bad.
+    Superblock(Block),
+    /// A zone is written at least to this block.
+    Written(ZoneId, u32),
     /// A file has no extent between two places.
     Hole(Ino, u64, u64),
-    /// Everything that belongs to an inode that is not there.
-    Remove(Ino),
+    /// Something belongs to an inode that is not there.
+    Adopt(Ino),
     /// An inode has no name.
     Name(Ino),
     /// So many inodes are there.
@@ -47,10 +53,14 @@ impl<D: ZonedDevice> FileSystem<D> {
         mut progress: impl FnMut(u64),
     ) -> Result<(Report, Report)> {
         self.writable()?;
+        let salvaged = std::mem::take(&mut self.salvaged);
         let mut first = None;
         for _ in 0..ROUNDS_MAX {
             let (report, fixes) = self.check_all(data, &mut progress)?;
-            let before = first.get_or_insert_with(|| report.clone());
+            let before = first.get_or_insert_with(|| Report {
+                problems: [salvaged.as_slice(), &report.problems].concat(),
+                ..report.clone()
+            });
             if fixes.is_empty() {
                 return Ok((before.clone(), report));
             }
@@ -77,6 +87,13 @@ impl<D: ZonedDevice> FileSystem<D> {
                     entry.stage = ZoneStage::Sealed;
                 }
             }),
+            Fix::Superblock(at) => {
+                let block = self.superblock.encode();
+                self.layout.write(&mut self.disk, at, &block)?;
+                // Nothing else comes into its zone.
+                self.layout.close(&mut self.disk, Block(0))
+            }
+            Fix::Written(zone, end) => self.zone_is_written(zone, end),
             Fix::Hole(ino, from, to) => {
                 let mut at = from;
                 while at < to {
@@ -88,7 +105,10 @@ impl<D: ZonedDevice> FileSystem<D> {
                 }
                 Ok(())
             }
-            Fix::Remove(ino) => self.remove_keys(ino),
+            Fix::Adopt(ino) => match self.adopted(ino)? {
+                Some(inode) => self.change(vec![Change::Put(Key::inode(ino), inode.encode())]),
+                None => self.remove_keys(ino),
+            },
             Fix::Name(ino) => self.name_lost(ino),
             Fix::Inodes(inodes) => {
                 self.inodes = inodes;
@@ -112,6 +132,79 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
     }
 
+    /// An inode for what belongs to a number that has none: a file if data do, a directory if names do, a link if a target
+    /// does. It is root's and nobody else's.
+    pub(crate) fn adopted(&mut self, ino: Ino) -> Result<Option<Inode>> {
+        let mut has = |kind| -> Result<bool> {
+            let (first, behind) = (Key::first(ino, kind), Key::behind(ino, kind));
+            let cells = self.catalog.scan(&mut self.disk, &first, &behind, 1)?;
+            Ok(!cells.is_empty())
+        };
+        let file_type = if ino == ROOT_INO || has(Kind::Name)? {
+            FileType::Directory
+        } else if has(Kind::Extent)? {
+            FileType::Regular
+        } else if has(Kind::Link)? {
+            FileType::Symlink
+        } else {
+            return Ok(None);
+        };
+        let owner = Owner {
+            permissions: if ino == ROOT_INO { 0o755 } else { 0o600 },
+            ..Owner::default()
+        };
+        let mut inode = new_inode(file_type, owner, self.now_ns);
+        match file_type {
+            FileType::Directory => {
+                inode.permissions |= 0o100;
+                (inode.nlink, inode.parent) = (2, ROOT_INO);
+                let last = self.last_of(ino, Kind::Order)?;
+                inode.next_dirent = last.and_then(|key| key.number()).unwrap_or(0);
+            }
+            FileType::Symlink => {
+                let target = self.get(&Key::link(ino))?.unwrap_or_default();
+                (inode.permissions, inode.size) = (0o777, target.len() as u64);
+            }
+            _ => {
+                let first = self.extents(ino, 0, 1)?;
+                let start = first
+                    .first()
+                    .map_or(0, |(logical, _)| logical * BLOCK as u64);
+                (inode.head, inode.written, inode.size) = (start, start, start);
+            }
+        }
+        Ok(Some(inode))
+    }
+
+    fn last_of(&mut self, ino: Ino, kind: Kind) -> Result<Option<Key>> {
+        let (low, high) = (Key::first(ino, kind), Key::behind(ino, kind));
+        let last = self.catalog.floor(&mut self.disk, &low, &high)?;
+        Ok(last
+            .map(|cell| cell.key)
+            .filter(|key| key.kind() == Some(kind as u8)))
+    }
+
+    /// Nothing more is written to the zone, unless the log goes on in it.
+    fn zone_is_written(&mut self, zone: ZoneId, end: u32) -> Result {
+        let is_log = zone == self.log.at.zone;
+        let end = if is_log {
+            end.max(self.log.at.block)
+        } else {
+            end
+        };
+        if is_log {
+            self.log.at.block = end;
+        } else {
+            self.zones.left.retain(|left| *left != zone);
+        }
+        self.zones.change(zone, |entry| {
+            entry.write_blocks = entry.write_blocks.max(end);
+            if entry.stage == ZoneStage::Open && !is_log {
+                entry.stage = ZoneStage::Sealed;
+            }
+        })
+    }
+
     fn remove_keys(&mut self, ino: Ino) -> Result {
         let (first, behind) = (Key::inode(ino), Key::behind_all(ino));
         loop {
@@ -131,15 +224,26 @@ impl<D: ZonedDevice> FileSystem<D> {
             permissions: 0o700,
             ..Owner::default()
         };
-        let found = match self.lookup(ROOT_INO, FOUND) {
-            Ok(found) => found,
-            Err(_) => self.create(ROOT_INO, FOUND, FileType::Directory, owner, 0)?,
-        };
-        if found == ino {
-            return Ok(());
-        }
         let name = format!("inode{}", ino.0);
-        self.give_name(ino, found, name.as_bytes())
+        // Somebody may have made something else of that name.
+        for number in 0..PLACES_MAX {
+            let mut place = FOUND.to_vec();
+            if number > 0 {
+                place.extend(format!(".{number}").bytes());
+            }
+            let found = match self.lookup(ROOT_INO, &place) {
+                Ok(found) => found,
+                Err(_) => self.create(ROOT_INO, &place, FileType::Directory, owner, 0)?,
+            };
+            if found == ino {
+                return Ok(());
+            }
+            match self.give_name(ino, found, name.as_bytes()) {
+                Err(Error::NotDirectory | Error::Exists | Error::NotFound) => {}
+                other => return other,
+            }
+        }
+        Err(Error::Exists)
     }
 }
 
@@ -221,6 +325,20 @@ mod tests {
         repaired(|fs, _, _| fs.zones.live(fs.log.at.zone, -100).unwrap());
     }
 
+    /// Data that are there, with their checksums, are not given up for an account that says they cannot be.
+    #[test]
+    fn a_zone_that_is_written_further_than_its_account_says_keeps_its_data() {
+        let (mut fs, _, files) = repaired(|fs, _, _| {
+            let zone = fs.log.at.zone;
+            fs.zones
+                .change(zone, |entry| entry.write_blocks = 2)
+                .unwrap();
+        });
+        for (number, file) in (0..).zip(files) {
+            assert_eq!(fs.read(file, 0, 10_000).unwrap(), [number; 9000]);
+        }
+    }
+
     #[test]
     fn what_has_lost_its_name_is_found() {
         let (mut fs, _, files) = repaired(|fs, directory, _| {
@@ -247,10 +365,39 @@ mod tests {
     #[test]
     fn a_name_for_nothing_goes_and_so_does_what_belongs_to_nobody() {
         let (mut fs, directory, _) = repaired(|fs, _, files| {
-            fs.change(delete(Key::inode(files[0]))).unwrap();
+            let extents = fs.extents(files[0], 0, 10).unwrap().into_iter();
+            let extents =
+                extents.map(|(logical, _)| Change::Delete(Key::extent(files[0], logical)));
+            let inode = [Change::Delete(Key::inode(files[0]))];
+            let left = Change::Put(Key::xattr(files[0], b"user.a"), vec![1]);
+            fs.change(extents.chain(inode).chain([left]).collect())
+                .unwrap();
         });
         assert_eq!(fs.entries(directory, 0, 10).unwrap().len(), 2);
         assert_eq!(fs.space().inodes, 4);
+    }
+
+    #[test]
+    fn data_whose_inode_is_lost_keep_their_name_and_are_root_s() {
+        let (mut fs, directory, files) = repaired(|fs, _, files| {
+            fs.change(delete(Key::inode(files[0]))).unwrap();
+        });
+        assert_eq!(fs.lookup(directory, b"file0"), Ok(files[0]));
+        assert_eq!(fs.read(files[0], 0, 10_000).unwrap(), [0; 9000]);
+        let inode = fs.attributes(files[0]).unwrap();
+        assert_eq!((inode.uid, inode.permissions, inode.nlink), (0, 0o600, 1));
+    }
+
+    #[test]
+    fn a_directory_whose_inode_is_lost_keeps_its_names() {
+        let (mut fs, directory, files) = repaired(|fs, directory, _| {
+            fs.change(delete(Key::inode(directory))).unwrap();
+        });
+        assert_eq!(fs.lookup(ROOT_INO, b"directory"), Ok(directory));
+        assert_eq!(fs.lookup(directory, b"file2"), Ok(files[2]));
+        let file = fs.create(directory, b"new", FileType::Regular, Owner::default(), 0);
+        assert!(file.is_ok_and(|file| !files.contains(&file)));
+        assert_eq!(fs.entries(directory, 0, 10).unwrap().len(), 4);
     }
 
     #[test]
@@ -280,6 +427,31 @@ mod tests {
             ])
             .unwrap();
         });
+    }
+
+    #[test]
+    fn a_bad_superblock_is_written_anew() {
+        for is_mirror in [false, true] {
+            let (fs, _, _) = repaired(|fs, _, _| {
+                let at = if is_mirror {
+                    fs.superblock.mirror_blocks
+                } else {
+                    0
+                };
+                fs.disk.write_random(Block(at), &[9; BLOCK]).unwrap();
+            });
+            assert!(fs.refusal().is_none());
+            repaired_on(made_in_order(), |fs, _, _| {
+                let at = if is_mirror {
+                    fs.superblock.mirror_blocks
+                } else {
+                    0
+                };
+                let (zone, _) = fs.disk.zone_at(Block(at));
+                fs.disk.reset(zone).unwrap();
+                fs.disk.append(zone, 0, &[9; BLOCK]).unwrap();
+            });
+        }
     }
 
     #[test]

@@ -3,19 +3,20 @@
 //!
 //! A *ring file* gives its head up, a zone's worth at a time, so that whole zones become free. A *ring directory* unlinks
 //! its oldest files, in the order in which they got their names; the newest stays, and directories in it are left alone.
-//! Where the retention names a target, nothing is forgotten here: whoever mounted it copies what is spent there, verifies
-//! the copy, and then says `forget`.
+//! Where the retention asks for copies, nothing is forgotten here: the program that mounted copies what is spent, verifies
+//! the copy, and then says `forget`. Where to, the file system does not say.
 
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
+use std::collections::BTreeMap;
 use zoned::ZonedDevice;
 
-/// The attribute that sets a retention, as `bytes=N seconds=N to=DIRECTORY`; what is not said is no limit.
+/// The attribute that sets a retention, as `bytes=N seconds=N copy`; what is not said is no limit.
 pub const RETAIN_ATTRIBUTE: &[u8] = b"user.safs.retain";
 /// Parts of a retention that are given up at a time: so much smaller than it are the steps.
 const PARTS: u64 = 8;
-/// Entries of a ring directory, or extents of a ring file, that one pass looks at.
+/// Entries of a ring directory, or extents of a ring file, that one look takes.
 const LOOK_MAX: usize = 4096;
 
 /// What is kept.
@@ -25,32 +26,25 @@ pub struct Retention {
     pub bytes: Option<u64>,
     /// What is younger.
     pub seconds: Option<u64>,
-    /// Where older data are copied, a directory of the host.
-    pub target: Option<String>,
+    /// Older data are copied before they go.
+    pub is_copied: bool,
 }
 
 impl Retention {
     /// Reads the attribute's value.
     pub fn parse(value: &[u8]) -> Result<Self> {
         const WRONG: Error =
-            Error::Invalid("a retention is bytes=N or seconds=N, and perhaps to=DIRECTORY");
-        let mut rest = std::str::from_utf8(value).map_err(|_| WRONG)?.trim();
+            Error::Invalid("a retention is bytes=N or seconds=N, and perhaps copy");
+        let text = std::str::from_utf8(value).map_err(|_| WRONG)?;
         let mut retention = Retention::default();
-        while !rest.is_empty() {
-            // A directory's name may have spaces, so it comes last.
-            if let Some(target) = rest.strip_prefix("to=") {
-                retention.target = Some(target.to_string());
-                break;
-            }
-            let (word, others) = rest.split_once(' ').unwrap_or((rest, ""));
-            let (name, number) = word.split_once('=').ok_or(WRONG)?;
-            let number = number.parse().map_err(|_| WRONG)?;
-            match name {
-                "bytes" => retention.bytes = Some(number),
-                "seconds" => retention.seconds = Some(number),
+        for word in text.split_ascii_whitespace() {
+            let (name, number) = word.split_once('=').unwrap_or((word, ""));
+            match (name, number.parse()) {
+                ("bytes", Ok(number)) => retention.bytes = Some(number),
+                ("seconds", Ok(number)) => retention.seconds = Some(number),
+                ("copy", Err(_)) if word == "copy" => retention.is_copied = true,
                 _ => return Err(WRONG),
             }
-            rest = others.trim_start();
         }
         match (retention.bytes, retention.seconds) {
             (None, None) => Err(WRONG),
@@ -62,8 +56,8 @@ impl Retention {
     pub fn encode(&self) -> String {
         let bytes = self.bytes.map(|bytes| format!("bytes={bytes}"));
         let seconds = self.seconds.map(|seconds| format!("seconds={seconds}"));
-        let target = self.target.as_ref().map(|target| format!("to={target}"));
-        let words: Vec<String> = bytes.into_iter().chain(seconds).chain(target).collect();
+        let copy = self.is_copied.then(|| "copy".into());
+        let words: Vec<String> = bytes.into_iter().chain(seconds).chain(copy).collect();
         words.join(" ")
     }
 }
@@ -79,47 +73,162 @@ pub struct Spent {
     pub from: u64,
     /// Where it ends.
     pub to: u64,
-    /// Where it is to be copied.
-    pub target: Option<String>,
+    /// It is to be copied first.
+    pub is_copied: bool,
+    /// What tells that it is still what was found: of a file that goes as a whole its change time and its size, of a
+    /// beginning its extents.
+    pub(crate) mark: Mark,
+}
+
+/// See `Spent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Changed(i64, u64),
+    Extents(Vec<(u64, Extent)>),
+}
+
+fn changed(inode: &Inode) -> Mark {
+    Mark::Changed(inode.ctime_ns, inode.size)
+}
+
+/// What ring directories hold, so that nobody has to add it up: kept by every change of a name and of an inode.
+#[derive(Default)]
+pub(crate) struct Rings(BTreeMap<Ino, Ring>);
+
+/// The regular files of a ring directory.
+#[derive(Default)]
+struct Ring {
+    files: BTreeMap<u64, Ino>,
+    stored: BTreeMap<Ino, u64>,
+    bytes: u64,
+    /// Until all have been counted: those up to this id are.
+    counted_to: Option<u64>,
+}
+
+impl Ring {
+    fn add(&mut self, id: u64, ino: Ino, stored: u64) {
+        self.files.insert(id, ino);
+        self.stored.entry(ino).or_insert(0);
+        self.set(ino, stored);
+    }
+
+    fn set(&mut self, ino: Ino, stored: u64) {
+        if let Some(known) = self.stored.get_mut(&ino) {
+            self.bytes = self.bytes - *known + stored;
+            *known = stored;
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        let ino = self.files.remove(&id);
+        let stored = ino.and_then(|ino| self.stored.remove(&ino));
+        self.bytes -= stored.unwrap_or(0);
+    }
+}
+
+impl Rings {
+    /// A change was made.
+    pub fn note(&mut self, change: &Change) {
+        let (key, value) = match change {
+            Change::Put(key, value) if !self.0.is_empty() => (key, Some(value)),
+            Change::Delete(key) if !self.0.is_empty() => (key, None),
+            _ => return,
+        };
+        let Some(ino) = key.ino() else {
+            return;
+        };
+        let is = |kind: Kind| key.kind() == Some(kind as u8);
+        if is(Kind::Order) {
+            let (ring, id) = (self.0.get_mut(&ino), key.number());
+            let (Some(ring), Some(id)) = (ring, id) else {
+                return;
+            };
+            let entry = value.and_then(|value| Dirent::decode_order(key, value).ok());
+            match entry {
+                None => ring.remove(id),
+                Some(entry) if entry.file_type == FileType::Regular => {
+                    // Who counts will come to it. Its inode's record follows.
+                    if ring.counted_to.is_none() {
+                        ring.add(id, entry.ino, 0);
+                    }
+                }
+                Some(_) => {}
+            }
+        } else if is(Kind::Inode) {
+            let inode = value.and_then(|value| Inode::decode(value).ok());
+            for ring in self
+                .0
+                .values_mut()
+                .filter(|ring| ring.stored.contains_key(&ino))
+            {
+                ring.set(ino, inode.as_ref().map_or(0, |inode| inode.stored));
+            }
+        }
+    }
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
     /// What of ring files and directories is spent.
     pub fn spent(&mut self) -> Result<Vec<Spent>> {
+        self.all_spent(false)
+    }
+
+    /// The same; what was not counted yet of ring directories is counted now, if it is needed `now`.
+    fn all_spent(&mut self, now: bool) -> Result<Vec<Spent>> {
         let mut spent = Vec::new();
-        for ino in self.retained.clone() {
-            // A retention that cannot be read keeps everything.
-            let value = self.xattr(ino, RETAIN_ATTRIBUTE);
-            let Ok(retention) = value.and_then(|value| Retention::parse(&value)) else {
-                continue;
-            };
-            match self.attributes(ino)?.file_type {
-                FileType::Directory => self.spent_entries(ino, &retention, &mut spent)?,
-                _ => spent.extend(self.spent_head(ino, &retention)?),
+        for ino in self.policy.retained.clone() {
+            // A retention that cannot be read keeps everything, and stands in no other's way.
+            match self.spent_of(ino, now) {
+                Ok(of_this) => spent.extend(of_this),
+                failed => self.note_trouble(failed.map(drop)),
             }
         }
         Ok(spent)
     }
 
-    /// Forgets what is spent and needs no copy.
-    pub(crate) fn retain(&mut self) -> Result {
-        if self.is_retaining || self.retained.is_empty() || self.refusal.is_some() {
-            return Ok(());
+    fn spent_of(&mut self, ino: Ino, now: bool) -> Result<Vec<Spent>> {
+        let retention = Retention::parse(&self.xattr(ino, RETAIN_ATTRIBUTE)?)?;
+        match self.attributes(ino)?.file_type {
+            FileType::Directory => self.spent_entries(ino, &retention, now),
+            _ => Ok(self.spent_head(ino, &retention)?.into_iter().collect()),
         }
-        self.is_retaining = true;
-        let done = self.retain_all();
-        self.is_retaining = false;
-        done
     }
 
-    fn retain_all(&mut self) -> Result {
-        let spent = self.spent()?;
-        let ours = spent.iter().filter(|spent| spent.target.is_none());
-        ours.into_iter().try_for_each(|spent| self.forget(spent))
+    /// Forgets what is spent and needs no copy, because room is short.
+    pub(crate) fn retain(&mut self) {
+        self.retain_all(true);
+    }
+
+    /// The same, because time has passed: of a large ring directory that was not looked at since the mount only a part is.
+    pub(crate) fn retain_slowly(&mut self) {
+        self.retain_all(false);
+    }
+
+    fn retain_all(&mut self, now: bool) {
+        if self.policy.is_retaining
+            || self.policy.retained.is_empty()
+            || self.disk.refusal().is_some()
+        {
+            return;
+        }
+        self.policy.is_retaining = true;
+        let spent = self.all_spent(now).unwrap_or_default();
+        for spent in spent.iter().filter(|spent| !spent.is_copied) {
+            let forgotten = self.forget(spent);
+            self.note_trouble(forgotten);
+        }
+        self.policy.is_retaining = false;
     }
 
     /// Forgets what is spent. What has changed meanwhile stays.
     pub fn forget(&mut self, spent: &Spent) -> Result {
+        let mark = match self.mark_of(spent) {
+            Err(Error::NotFound) => return Ok(()),
+            mark => mark?,
+        };
+        if mark != spent.mark {
+            return Ok(());
+        }
         match &spent.entry {
             None => self.truncate_head(spent.ino, spent.to),
             Some((parent, name)) => match self.lookup(*parent, name) {
@@ -128,6 +237,40 @@ impl<D: ZonedDevice> FileSystem<D> {
                 Err(error) => Err(error),
             },
         }
+    }
+
+    fn mark_of(&mut self, spent: &Spent) -> Result<Mark> {
+        match spent.mark {
+            Mark::Changed(..) => Ok(changed(&self.attributes(spent.ino)?)),
+            Mark::Extents(_) => {
+                let extents = self.extents_before(spent.ino, spent.from, spent.to)?;
+                Ok(Mark::Extents(extents))
+            }
+        }
+    }
+
+    /// The extents that hold a file's bytes from one place to another. Bytes of a file never change, but a file can be
+    /// emptied and written anew: then others are there.
+    fn extents_before(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, Extent)>> {
+        let mut found: Vec<(u64, Extent)> = Vec::new();
+        let mut at = from / BLOCK as u64;
+        while at * (BLOCK as u64) < to {
+            let extents = self.extents(ino, at, LOOK_MAX)?;
+            let new = extents.into_iter().filter(|(logical, _)| *logical >= at);
+            let before = found.len();
+            found.extend(new.take_while(|(logical, _)| logical * (BLOCK as u64) < to));
+            match found[before..].last() {
+                Some((logical, extent)) => at = logical + extent.blocks(),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether somebody has a file open.
+    pub fn is_open(&self, ino: Ino) -> bool {
+        let open = self.staged.files.get(&ino);
+        open.is_some_and(|open| open.handles > 0)
     }
 
     /// The beginning of a ring file, if there is a step's worth of it.
@@ -146,12 +289,18 @@ impl<D: ZonedDevice> FileSystem<D> {
         if let Some(seconds) = retention.seconds {
             to = to.max(self.older_than(ino, inode.head, self.before(seconds))?);
         }
-        Ok((to > inode.head).then_some(Spent {
+        // Only whole extents go.
+        let mut extents = self.extents_before(ino, inode.head, to)?;
+        let end =
+            |(logical, extent): &(u64, Extent)| logical * BLOCK as u64 + u64::from(extent.bytes);
+        extents.retain(|extent| end(extent) <= to && end(extent) < inode.written);
+        Ok(extents.last().map(end).map(|to| Spent {
             ino,
             entry: None,
             from: inode.head,
             to,
-            target: retention.target.clone(),
+            is_copied: retention.is_copied,
+            mark: Mark::Extents(extents.clone()),
         }))
     }
 
@@ -178,41 +327,85 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(to)
     }
 
+    /// The bytes of a ring directory's files, if all are counted. One look counts some; if it is needed `now`, all.
+    fn ring_bytes(&mut self, parent: Ino, now: bool) -> Result<Option<u64>> {
+        loop {
+            let ring = self.policy.rings.0.entry(parent).or_insert_with(|| Ring {
+                counted_to: Some(0),
+                ..Ring::default()
+            });
+            let Some(counted_to) = ring.counted_to else {
+                let staged = self
+                    .staged
+                    .files
+                    .iter()
+                    .filter(|(ino, _)| ring.stored.contains_key(ino));
+                let held = staged.filter_map(|(_, open)| Some(open.staging.as_ref()?.held()));
+                return Ok(Some(ring.bytes + held.sum::<u64>()));
+            };
+            let entries = self.entries(parent, counted_to, LOOK_MAX)?;
+            let last = entries.last().map(|entry| entry.id);
+            let is_end = entries.len() < LOOK_MAX;
+            for entry in entries
+                .iter()
+                .filter(|entry| entry.file_type == FileType::Regular)
+            {
+                // What cannot be read stays, and hinders no other.
+                let stored = self.inode(entry.ino).map_or(0, |inode| inode.stored);
+                if let Some(ring) = self.policy.rings.0.get_mut(&parent) {
+                    ring.add(entry.id, entry.ino, stored);
+                }
+            }
+            if let Some(ring) = self.policy.rings.0.get_mut(&parent) {
+                ring.counted_to = if is_end { None } else { last };
+            }
+            if !is_end && !now {
+                return Ok(None);
+            }
+        }
+    }
+
     /// The oldest files of a ring directory.
     fn spent_entries(
         &mut self,
         parent: Ino,
         retention: &Retention,
-        spent: &mut Vec<Spent>,
-    ) -> Result {
-        let mut files = Vec::new();
-        let mut bytes = 0;
-        for entry in self.entries(parent, 0, LOOK_MAX)? {
-            if entry.file_type != FileType::Regular {
-                continue;
-            }
-            let inode = self.attributes(entry.ino)?;
-            bytes += inode.stored;
-            files.push((entry, inode));
+        now: bool,
+    ) -> Result<Vec<Spent>> {
+        let mut spent = Vec::new();
+        let most = retention.bytes.unwrap_or(u64::MAX);
+        let mut bytes = match retention.bytes {
+            Some(_) => self.ring_bytes(parent, now)?.unwrap_or(0),
+            None => 0,
+        };
+        if bytes <= most && retention.seconds.is_none() {
+            return Ok(spent);
         }
         let before_ns = retention.seconds.map(|seconds| self.before(seconds));
-        let newest = files.len().saturating_sub(1);
-        for (entry, inode) in files.into_iter().take(newest) {
-            let is_too_much = retention.bytes.is_some_and(|most| bytes > most);
+        let mut files = self.entries(parent, 0, LOOK_MAX)?;
+        files.retain(|entry| entry.file_type == FileType::Regular);
+        // The newest of them stays, whatever comes behind.
+        files.pop();
+        for entry in files {
+            // What cannot be read stays, and hinders no other.
+            let Ok(inode) = self.attributes(entry.ino) else {
+                continue;
+            };
             let is_old = before_ns.is_some_and(|before_ns| inode.mtime_ns < before_ns);
-            if !is_too_much && !is_old {
+            if bytes <= most && !is_old {
                 break;
             }
-            bytes -= inode.stored;
+            bytes = bytes.saturating_sub(inode.stored);
             spent.push(Spent {
                 ino: entry.ino,
                 entry: Some((parent, entry.name)),
                 from: inode.head,
                 to: inode.size,
-                target: retention.target.clone(),
+                is_copied: retention.is_copied,
+                mark: changed(&inode),
             });
         }
-        Ok(())
+        Ok(spent)
     }
 
     /// Sets a retention, as an attribute and as a mark that a mount finds.
@@ -222,13 +415,15 @@ impl<D: ZonedDevice> FileSystem<D> {
             FileType::Regular | FileType::Directory => {}
             _ => return Err(Error::Invalid("only files and directories are retained")),
         }
-        self.retained.insert(ino);
+        self.policy.retained.insert(ino);
+        self.policy.rings.0.remove(&ino);
         Ok(vec![Change::Put(Key::retain(ino), Vec::new())])
     }
 
     /// Ends a retention.
     pub(crate) fn end_retention(&mut self, ino: Ino) -> Option<Change> {
-        let was_there = self.retained.remove(&ino);
+        let was_there = self.policy.retained.remove(&ino);
+        self.policy.rings.0.remove(&ino);
         was_there.then(|| Change::Delete(Key::retain(ino)))
     }
 
@@ -242,7 +437,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             .catalog
             .scan(&mut self.disk, &first, &behind, usize::MAX)?;
         let numbers = cells.iter().filter_map(|cell| cell.key.number());
-        self.retained = numbers.map(Ino).collect();
+        self.policy.retained = numbers.map(Ino).collect();
         Ok(())
     }
 }

@@ -40,8 +40,12 @@ pub struct Space {
 
 impl<D: ZonedDevice> FileSystem<D> {
     fn reserve_zones(&self) -> u64 {
-        let sequential = self.zones.count() - self.superblock.random_zones;
-        RESERVE_ZONES + u64::from(sequential / 100)
+        RESERVE_ZONES + u64::from(self.sequential_zones() / 100)
+    }
+
+    /// Zones for the log and for data.
+    pub(crate) fn sequential_zones(&self) -> u32 {
+        self.zones.count() - self.superblock.random_zones
     }
 
     fn zone_bytes(&self) -> u64 {
@@ -58,13 +62,14 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// What data will need: themselves, headers, a last block for each file.
     fn needed_bytes(&self, more: u64) -> u64 {
-        let files = self.files.len() as u64 + 2;
-        let held = self.held_bytes + more;
+        let files = self.staged.files.len() as u64 + 2;
+        let held = self.staged.held_bytes + more;
         held + held / 64 + files * 2 * BLOCK as u64
     }
 
     /// Refuses data for which there is no room, after having tried to make some.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result {
+        self.keep_house();
         self.writable()?;
         if !self.make_room_until(|fs| fs.needed_bytes(bytes) <= fs.room_bytes())? {
             return Err(Error::NoSpace);
@@ -74,6 +79,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Refuses a change of the catalog for which there is no room. Deletions may use the last of it.
     pub(crate) fn reserve_change(&mut self, is_deletion: bool) -> Result {
+        self.keep_house();
         self.writable()?;
         if !is_deletion && !self.make_room_until(|fs| fs.room_bytes() >= 8 * BLOCK as u64)? {
             return Err(Error::NoSpace);
@@ -81,30 +87,73 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.reserve_nodes(!is_deletion)
     }
 
+    /// Room in the catalog for what waits and one more change (INV-S8): if there is too little, what waits is written, so that
+    /// it is charged for what it is, and a root record takes it in.
     fn reserve_nodes(&mut self, with_reserve: bool) -> Result {
+        let lacks = |fs: &Self| {
+            fs.catalog
+                .lacks_nodes(fs.staged.waiting_keys, !with_reserve)
+        };
         for _ in 0..SETTLE_ROUNDS {
-            if !self.catalog.lacks_nodes(!with_reserve) {
+            if !lacks(self) {
                 return Ok(());
+            }
+            if self.staged.waiting_keys > 0 {
+                self.sync()?;
             }
             if self.catalog.can_settle() {
                 self.root_commit(false)?;
             }
         }
-        match self.catalog.lacks_nodes(!with_reserve) {
+        match lacks(self) {
             true if with_reserve => Err(Error::NoSpace),
             _ => Ok(()),
         }
     }
 
-    /// What has to be done from time to time: after every call that changed something.
-    pub(crate) fn maintain(&mut self) -> Result {
-        if self.refusal.is_some() {
-            return Ok(());
+    /// How many of so many extents compaction may move before the next root record, which is written now if that helps.
+    pub(crate) fn reserve_moves(&mut self, extents: usize) -> Result<usize> {
+        let waiting = self.staged.waiting_keys;
+        let lacks = |fs: &Self, extents| fs.catalog.lacks_nodes(waiting + extents, true);
+        if lacks(self, extents) && self.catalog.can_settle() {
+            self.root_commit(false)?;
         }
-        if self.held_bytes > self.options.buffer_bytes {
+        let mut fits = extents;
+        while fits > 0 && lacks(self, fits) {
+            fits /= 2;
+        }
+        match fits {
+            0 => Err(Error::NoSpace),
+            fits => Ok(fits),
+        }
+    }
+
+    /// What has to be done from time to time: before a call that changes something. That it failed is no answer to the
+    /// call; if nothing can be written any more, the call finds that itself.
+    pub(crate) fn keep_house(&mut self) {
+        if self.disk.refusal().is_none() {
+            let kept = self.housekeeping();
+            self.note_trouble(kept);
+        }
+    }
+
+    /// Remembers why something failed that nobody asked for.
+    pub(crate) fn note_trouble(&mut self, result: Result) {
+        if let Err(error) = result {
+            self.counters.troubles += 1;
+            self.policy.trouble = Some(error.to_string());
+        }
+    }
+
+    fn housekeeping(&mut self) -> Result {
+        if self.staged.held_bytes > self.options.buffer_bytes {
             self.push_ready()?;
         }
-        if self.waiting_files > WAITING_FILES_MAX {
+        if self.staged.held_bytes > self.options.buffer_bytes {
+            // What is left waits behind gaps.
+            self.sync()?;
+        }
+        if self.staged.waiting_files > WAITING_FILES_MAX {
             self.sync()?;
         }
         let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
@@ -112,8 +161,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.root_commit(false)?;
         }
         let is_enough = |fs: &Self| u64::from(fs.zones.free()) >= fs.low_zones();
-        if self.seq >= self.room_retry_seq && !self.make_room_until(is_enough)? {
-            self.room_retry_seq = self.seq + RETRY_SEGMENTS;
+        if self.log.seq >= self.policy.room_retry_seq && !self.make_room_until(is_enough)? {
+            self.policy.room_retry_seq = self.log.seq + RETRY_SEGMENTS;
         }
         Ok(())
     }
@@ -138,11 +187,11 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Makes room: first what is empty, then what compaction can empty. Says whether it did.
     fn make_room(&mut self) -> Result<bool> {
-        if self.refusal.is_some() {
+        if self.disk.refusal().is_some() {
             return Ok(false);
         }
         let free = self.zones.free();
-        self.retain()?;
+        self.retain();
         self.seal_empty()?;
         if self.zones.iter().any(|(_, entry)| is_empty(entry)) {
             self.root_commit(false)?;
@@ -168,9 +217,9 @@ impl<D: ZonedDevice> FileSystem<D> {
                 u64::from(entry.write_blocks).saturating_sub(dense) * 100 >= least
             })
         };
-        match self.left_zones.iter().position(is_worth) {
+        match self.zones.left.iter().position(is_worth) {
             Some(at) => {
-                let zone = self.left_zones.remove(at);
+                let zone = self.zones.left.remove(at);
                 self.seal_logged(zone).map(|()| true)
             }
             None => Ok(false),
@@ -187,11 +236,10 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Zones that were left and hold nothing any more.
     fn seal_empty(&mut self) -> Result {
-        let zones = &self.zones;
-        let holds = |zone: &ZoneId| zones.get(*zone).is_ok_and(|entry| entry.live_bytes > 0);
-        let (kept, empty) = self.left_zones.drain(..).partition(holds);
-        let empty: Vec<ZoneId> = empty;
-        self.left_zones = kept;
+        let left = std::mem::take(&mut self.zones.left);
+        let holds = |zone: &ZoneId| self.zones.get(*zone).is_ok_and(|zone| zone.live_bytes > 0);
+        let (kept, empty): (Vec<ZoneId>, Vec<ZoneId>) = left.into_iter().partition(holds);
+        self.zones.left = kept;
         empty
             .into_iter()
             .try_for_each(|zone| self.seal_logged(zone))
@@ -200,7 +248,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Blocks of free zones, and of those that were left half written.
     fn writable_blocks(&self) -> u64 {
         let capacity = self.disk.geometry().capacity_blocks;
-        let left = self.left_zones.iter().chain(&self.shared_zone);
+        let left = self.zones.left.iter().chain(&self.zones.shared);
         let room = |zone: &ZoneId| {
             let entry = self.zones.get(*zone);
             entry.map_or(0, |entry| u64::from(capacity - entry.write_blocks))
@@ -228,10 +276,9 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Blocks and inodes, used and free.
     pub fn space(&self) -> Space {
-        let sequential = u64::from(self.zones.count() - self.superblock.random_zones);
-        let usable = sequential.saturating_sub(self.reserve_zones() + 2);
+        let usable = u64::from(self.sequential_zones()).saturating_sub(self.reserve_zones() + 2);
         let blocks = usable * u64::from(self.disk.geometry().capacity_blocks);
-        let used = (self.zones.live_total() + self.held_bytes).div_ceil(BLOCK as u64);
+        let used = (self.zones.live_total() + self.staged.held_bytes).div_ceil(BLOCK as u64);
         Space {
             blocks,
             free: blocks.saturating_sub(used),

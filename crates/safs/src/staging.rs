@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file's bytes that are not written yet, or only as a fragment.
 
-use crate::format::{Extent, BLOCK};
+use crate::format::{Extent, Ino, BLOCK};
 use crate::read_ahead::Readers;
 use std::collections::BTreeMap;
 use zoned::ZoneId;
@@ -91,6 +91,48 @@ impl Staging {
     pub fn overlaps_gap(&self, offset: u64, bytes: u64) -> bool {
         let before = self.gap.range(..offset + bytes).next_back();
         before.is_some_and(|(at, held)| at + held.len() as u64 > offset)
+    }
+}
+
+/// All bytes of files that no segment holds, and what else is known of files in use.
+#[derive(Default)]
+pub(crate) struct Staged {
+    pub files: BTreeMap<Ino, Open>,
+    /// Sum of what `files` hold.
+    pub held_bytes: u64,
+    /// How often a file began to wait since everything was written.
+    pub waiting_files: usize,
+    /// Keys of the catalog that what waits will change, at most (INV-S8).
+    pub waiting_keys: usize,
+    /// When what is not durable began to be so, on the clock that never goes back.
+    pub dirty_since_ns: Option<i64>,
+}
+
+impl Staged {
+    /// A file's bytes.
+    pub fn of(&self, ino: Ino) -> Option<&Staging> {
+        self.files.get(&ino)?.staging.as_ref()
+    }
+
+    pub fn of_mut(&mut self, ino: Ino) -> Option<&mut Staging> {
+        self.files.get_mut(&ino)?.staging.as_mut()
+    }
+
+    /// All files' bytes.
+    pub fn all(&self) -> impl Iterator<Item = (Ino, &Staging)> {
+        let files = self.files.iter();
+        files.filter_map(|(ino, open)| Some((*ino, open.staging.as_ref()?)))
+    }
+
+    /// Whether a program has the file open.
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|open| open.handles > 0)
+    }
+
+    /// When the oldest bytes were accepted that no segment holds.
+    pub fn oldest_ns(&self) -> Option<i64> {
+        let waiting = self.all().filter(|(_, staging)| staging.held() > 0);
+        waiting.map(|(_, staging)| staging.waits_since_ns).min()
     }
 }
 

@@ -168,7 +168,12 @@ fn rewrite<D: ZonedDevice>(
     let node = nodes.read(disk, pointer)?;
     nodes.release(pointer);
     if node.level == 0 {
-        return Ok(merged(&node.cells, changes));
+        let mut cells = merged(&node.cells, changes);
+        // A lost node counts as an empty leaf wherever it was; those beside it are as high as it was.
+        for level in 0..pointer.level {
+            cells = pack(nodes, cells, level, root_seq)?;
+        }
+        return Ok(cells);
     }
     let mut out: Vec<Cell> = Vec::with_capacity(node.cells.len());
     // Cells of children that were changed, not packed yet.

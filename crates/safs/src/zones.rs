@@ -20,6 +20,10 @@ pub struct Zones {
     mount_gen: u64,
     opened: u32,
     next: u32,
+    /// Zones of files, partly written, that nobody writes now.
+    pub left: Vec<ZoneId>,
+    /// The zone that takes what compaction finds of small files.
+    pub shared: Option<ZoneId>,
 }
 
 impl Zones {
@@ -48,6 +52,8 @@ impl Zones {
             mount_gen: 1,
             opened: 0,
             next: 0,
+            left: Vec::new(),
+            shared: None,
         };
         table.count_free();
         table
@@ -72,6 +78,8 @@ impl Zones {
             "it ends before the place to which it is written"
         } else if (zone.0 < self.random_zones) != (entry.kind == ZoneKind::Random) {
             "it cannot be of this kind"
+        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {
+            "a random-write zone is always open"
         } else {
             return Ok(());
         };
@@ -197,6 +205,8 @@ mod tests {
         assert!(Zones::decode(&zones.encode(), 2, 64).is_err());
         assert!(Zones::decode(&zones.encode(), 0, 64).is_err());
         let freed = zones.change(ZoneId(0), |entry| *entry = ZoneEntry::FREE);
+        assert!(freed.is_err());
+        let freed = zones.change(ZoneId(0), |entry| entry.stage = ZoneStage::Free);
         assert!(freed.is_err());
     }
 }

@@ -205,7 +205,7 @@ fn a_retention_is_kept_with_the_disk_ends_with_its_attribute_and_is_refused_if_i
         );
         assert!(matches!(set, Err(Error::Invalid(_))), "{wrong}");
     }
-    let said = "bytes=1000 seconds=5 to=/a directory/of the host";
+    let said = "bytes=1000 seconds=5 copy";
     ring.retain(directory, said);
     assert_eq!(Retention::parse(said.as_bytes()).unwrap().encode(), said);
     for name in ["a", "b"] {
@@ -214,15 +214,81 @@ fn a_retention_is_kept_with_the_disk_ends_with_its_attribute_and_is_refused_if_i
     }
     let device = ring.fs.unmount().unwrap();
     let mut fs = FileSystem::mount(device, options(Placement::Log), 5).unwrap();
-    // With a target nothing goes by itself.
+    // What is to be copied does not go by itself.
     fs.tick(100 * SECOND_NS).unwrap();
     let spent = fs.spent().unwrap();
     assert_eq!(spent.len(), 1);
-    assert_eq!(spent[0].target.as_deref(), Some("/a directory/of the host"));
+    assert!(spent[0].is_copied);
     assert!(fs.lookup(directory, b"a").is_ok());
     fs.forget(&spent[0]).unwrap();
     assert_eq!(fs.lookup(directory, b"a"), Err(Error::NotFound));
     fs.remove_xattr(directory, RETAIN_ATTRIBUTE).unwrap();
     assert_eq!(fs.spent().unwrap(), []);
     assert_sound(&mut fs, true);
+}
+
+/// H4: a ring may have more files than one look takes, and is exact when names come and go.
+#[test]
+fn a_ring_of_many_files_forgets_the_oldest_and_no_others() {
+    const BYTES: u64 = 100;
+    // The catalog of so many takes some room.
+    let disk = RamDevice::new(64, 60, common::ZONE_SECTORS).with_open_max(10);
+    let fs = FileSystem::mount(made(disk), options(Placement::Log), 0).unwrap();
+    let (random, placement) = (Random::new(0), Placement::Log);
+    let mut ring = Ring {
+        fs,
+        random,
+        now_ns: 0,
+        placement,
+    };
+    let directory = ring.create(Ino(1), "ring", FileType::Directory);
+    let mut made = 0..;
+    let mut add = |ring: &mut Ring, files: usize| {
+        for number in made.by_ref().take(files) {
+            let file = ring.create(directory, &format!("file{number:05}"), FileType::Regular);
+            ring.fs.write(file, 0, &[1; BYTES as usize]).unwrap();
+            // What waits has a block reserved for each file.
+            if number % 100 == 0 {
+                ring.fs.sync().unwrap();
+            }
+        }
+        ring.fs.sync().unwrap();
+        // Looks until all are counted.
+        (0..4).for_each(|_| ring.pass(SECOND_NS));
+    };
+    let left = |ring: &mut Ring| {
+        let entries = ring.fs.entries(directory, 0, usize::MAX).unwrap();
+        let first = String::from_utf8(entries[0].name.clone()).unwrap();
+        (entries.len(), first)
+    };
+    add(&mut ring, 6000);
+    ring.retain(directory, &format!("bytes={}", 5000 * BYTES));
+    add(&mut ring, 0);
+    assert_eq!(left(&mut ring), (5000, "file01000".into()));
+    // What somebody deletes, in the middle and moved elsewhere, makes room for others.
+    for number in 3000..3300 {
+        ring.fs
+            .unlink(directory, format!("file{number:05}").as_bytes())
+            .unwrap();
+        let name = format!("file{:05}", number + 1000);
+        let mode = safs::RenameMode::Replace;
+        ring.fs
+            .rename(directory, name.as_bytes(), Ino(1), name.as_bytes(), mode)
+            .unwrap();
+    }
+    add(&mut ring, 600);
+    assert_eq!(left(&mut ring), (5000, "file01000".into()));
+    add(&mut ring, 10);
+    assert_eq!(left(&mut ring), (5000, "file01010".into()));
+    // A file that grows.
+    let newest = ring.fs.lookup(directory, b"file06609").unwrap();
+    ring.fs
+        .write(newest, BYTES, &[2; 5 * BYTES as usize])
+        .unwrap();
+    add(&mut ring, 0);
+    assert_eq!(left(&mut ring), (4995, "file01015".into()));
+    let device = ring.fs.unmount().unwrap();
+    ring.fs = FileSystem::mount(device, options(Placement::Log), ring.now_ns).unwrap();
+    add(&mut ring, 1);
+    assert_eq!(left(&mut ring), (4995, "file01016".into()));
 }

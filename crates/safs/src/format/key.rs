@@ -192,7 +192,7 @@ impl Dirent {
             ino: Ino(from.u64()?),
             id: from.u64()?,
             file_type: FileType::decode(from.u8()?)?,
-            name: key.rest().to_vec(),
+            name: name(key.rest())?,
         })
     }
 
@@ -203,7 +203,19 @@ impl Dirent {
             ino: Ino(from.u64()?),
             id: key.number().ok_or(Damage("an entry's key has no number"))?,
             file_type: FileType::decode(from.u8()?)?,
-            name: from.bytes(from.left())?.to_vec(),
+            name: name(from.bytes(from.left())?)?,
         })
+    }
+}
+
+/// A name that no other directory is reached by, whatever an image says.
+fn name(bytes: &[u8]) -> Result<Vec<u8>, Damage> {
+    let is_name = (1..=NAME_MAX).contains(&bytes.len())
+        && !bytes.iter().any(|byte| matches!(byte, 0 | b'/'))
+        && bytes != b"."
+        && bytes != b"..";
+    match is_name {
+        true => Ok(bytes.to_vec()),
+        false => Err(Damage("a file cannot have this name")),
     }
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several tests need: a device, a trivial file system in memory, and operations on both.
+//! What several tests need: a device, and an empty file system on it.
 #![allow(dead_code)]
 
-pub mod model;
+pub mod mounted;
 pub mod power;
-
-pub mod steps;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

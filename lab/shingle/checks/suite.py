@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What `./shingle test` does: one pytest run over everything, so that one closing line sums it up."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from shingle.build import build
+from shingle.checks import browser
+from shingle.failure import unknown_name
+from shingle.machine.progress import Terminal
+from shingle.paths import ROOT
+
+# From near to far: what fails fast comes first.
+FOLDERS = ("tests/style", "lab/tests", "tests/crates", "tests/machine", "tests/kernel")
+
+
+def test_files() -> list[Path]:
+    files: list[Path] = []
+    for folder in FOLDERS:
+        files += sorted((ROOT / folder).rglob("test_*.py"))
+    return files + [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path not in files]
+
+
+def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
+    """The test files whose path below the clone contains one of these names."""
+    if not names:
+        return list(files)
+    chosen: list[Path] = []
+    for name in names:
+        matching = [path for path in files if name in str(path.relative_to(ROOT))]
+        if not matching:
+            raise unknown_name("test", name, {path.stem.removeprefix("test_") for path in files})
+        chosen += [path for path in matching if path not in chosen]
+    return chosen
+
+
+# What of the style is checked in a minute; the kernel's own checkers and the front door take longer.
+_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose")
+
+
+def quick() -> list[str]:
+    """What `./shingle check` runs: format, lint, types, prose, licences, walls, sizes, generated pages, units.
+
+    None of it boots a machine or builds anything.
+    """
+    style = [ROOT / "tests/style" / f"{name}.py" for name in _QUICK_STYLE]
+    units = sorted((ROOT / "lab/tests").glob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in (*style, *units)]
+
+
+def variants_for(files: Sequence[Path]) -> list[str]:
+    """The kernels that these tests boot, so that building them is seen and not charged to a test."""
+    texts = [path.read_text() for path in files]
+    words = {"main": "bench", "sanitize": "sanitizing_bench"}
+    # A microbenchmark is no bench.
+    return [name for name, word in words.items() if any(re.search(rf"(?<![a-z]){word}", text) for text in texts)]
+
+
+def main(
+    names: Sequence[str],
+    *,
+    sanitize: bool,
+    stock_kernel: bool = False,
+    clients: bool = False,
+    in_browser: bool = False,
+) -> int:
+    """Runs the tests in a pytest of their own and returns its status."""
+    # From the first dash on, everything is pytest's.
+    first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
+    wanted, options = names[:first], names[first:]
+    parts = {"stock_kernel": stock_kernel, "safs_clients": clients, "tests/browser": in_browser}
+    only = [part for part, asked_for in parts.items() if asked_for]
+    files = select(wanted or only, test_files())
+    with Terminal(Console(stderr=True, highlight=False)) as progress:
+        for variant in variants_for(files):
+            build.everything(build.chosen(variant), progress=progress)
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
+    if sanitize:
+        environment["SHINGLE_SANITIZE"] = "1"
+    if stock_kernel:
+        environment["SHINGLE_STOCK_KERNEL"] = "1"
+    if clients:
+        environment["SHINGLE_CLIENTS"] = "1"
+    if in_browser:
+        environment["SHINGLE_BROWSER"] = "1"
+        environment["PYTHONPATH"] += f":{browser.packages()}"
+    arguments = [*command, *options, *map(str, files)]
+    return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

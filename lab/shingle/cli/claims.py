@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""`./shingle claims`: what the papers say beside what is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shingle.cli.base import examples, out
+from shingle.evidence import claims_page
+
+
+@click.command("claims", epilog=examples("claims", "claims T7 T9", "claims --record e11.jsonl", "claims --write"))
+@click.argument("targets", nargs=-1)
+@click.option(
+    "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of these records instead of those in results/. May be given more than once.",
+)  # fmt: skip
+@click.option("--write", is_flag=True, help="Renew docs/claims.md and docs/field.md.")
+def command(targets: tuple[str, ...], record_files: tuple[Path, ...], write: bool) -> None:
+    """What the papers say beside what is recorded in results/; TARGETS picks by the beginning of a number.
+
+    Nothing is run: each row names the command that reproduces it.
+    """
+    if write:
+        claims_page.write()
+    for shown in claims_page.tables(targets, record_files):
+        out.print(shown)
+        out.print()

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""docs/claims.md and `./shingle claims`: the papers' numbers beside ours, from results/*.jsonl and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from shingle.failure import Failure
+from shingle.paths import ROOT
+from shingle.runs import experiment, record
+from shingle.runs.claims import Claim, Judged, judged, number
+from shingle.runs.experiment import Experiment
+from shingle.runs.record import Record
+
+PAGE = ROOT / "docs/claims.md"
+_COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
+_NUMBERS = ("paper", "ours", "error")
+
+_HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
+# What the papers say, and what is measured here
+
+*Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
+of a paper, or what a sentence of one comes to, and the value that its experiment's records give. What was varied to
+find a reason has a row for each variation. Claims about a drive alone are in
+[drive-validation.md](drive-validation.md). The targets (T1 to T47) number what the papers say; `./shingle claims T13`
+prints those that begin so.*
+
+**{headline}**
+
+| verdict | |
+|---|---|
+| reproduced | within the paper's range or the row's tolerance: mostly 10 % of bytes and counts, 25 % of times |
+| passed | beyond it, on the better side |
+| above, below | beyond it |
+| not at this scale | means something at the paper's size only, and that was not run |
+| did not finish | the file system did not bring the workload to its end here; the record says how |
+| not run | no record |
+
+Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
+mean and its standard deviation.
+
+## Not reproduced, and why
+{off}"""
+
+
+UNEXPLAINED = "not looked into"
+
+
+def experiments() -> list[Experiment]:
+    """Those that repeat something of a paper."""
+    return [each for each in experiment.all_of_them() if each.claims]
+
+
+def records_of(chosen: Experiment, files: Sequence[Path] = ()) -> list[Record]:
+    """What this experiment left in `files`, or in results/, in files that begin with its number."""
+    kept = []
+    for path in files or sorted((ROOT / "results").glob(f"{chosen.number}*.jsonl")):
+        kept += [each for each in record.read(path) if each["experiment"] == chosen.name]
+    return kept
+
+
+def expected(claim: Claim, scale: float) -> str:
+    low, high = claim.expected(scale or 1.0)
+    if low is not None and high is not None:
+        text = number(low) if low == high else f"{number(low)} to {number(high)}"
+    elif low is not None:
+        text = f"at least {number(low)}"
+    elif high is not None:
+        text = f"at most {number(high)}"
+    else:
+        raise Failure(f"{claim.target}: a claim needs a number.")
+    return f"{text} {claim.unit}".strip()
+
+
+def ours(each: Judged) -> str:
+    if not each.values:
+        return ""
+    spread = "" if each.deviation is None else f" ± {number(each.deviation)}"
+    return f"{number(each.mean)}{spread} {each.claim.unit}".strip()
+
+
+def error(each: Judged) -> str:
+    if not each.values:
+        return ""
+    return "" if each.error == float("inf") else f"{each.error:+.0%}"
+
+
+def cells(each: Judged) -> tuple[str, ...]:
+    return (each.claim.target, each.claim.what, expected(each.claim, each.scale), ours(each), error(each), each.verdict)
+
+
+def line(each: Judged) -> str:
+    target, what, paper, measured, off, verdict = cells(each)
+    return f"{target} {what}: paper {paper}, here {measured}{' (' + off + ')' if off else ''}: {verdict}"
+
+
+def minutes(records: Sequence[Record]) -> float:
+    """Of the host: a run counts once, though each of its phases carries it."""
+    runs = {
+        (each["drive"], each["file_system"], each["workload"], each["seed"], each["scale"]): float(
+            each["host"]["run_s"]
+        )
+        for each in records
+    }
+    return sum(runs.values()) / 60
+
+
+def command(chosen: Experiment, records: Sequence[Record]) -> str:
+    scale = max((each["scale"] for each in records), default=chosen.scale)
+    seeds = max((each["seed"] for each in records if each["scale"] == scale), default=1)
+    size = "" if scale == chosen.scale else f" --scale {scale:g}"
+    return f"./shingle run {chosen.number}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
+
+
+def setting(records: Sequence[Record]) -> str:
+    """With what the claims were run; nothing if they were not."""
+    if not records:
+        return ""
+    largest = max(each["scale"] for each in records)
+    same = [each for each in records if each["scale"] == largest]
+    memory = _range([each["configuration"]["memory_mib"] for each in same])
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for each in same:
+        seeds.setdefault((each["drive"], each["file_system"], each["workload"]), set()).add(each["seed"])
+    many = _range([len(each) for each in seeds.values()])
+    of_seeds = f" for {many} seeds" if many != "1" else ""
+    return f"scale {largest:g}, {memory} MiB of memory, {minutes(same):.0f} minutes of one core{of_seeds}."
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[Table]:
+    """For the terminal, one for each experiment; `targets` picks by the beginning of a number.
+
+    Of `files`, if there are any: then only experiments that they have records of.
+    """
+    found = False
+    for chosen in experiments():
+        records = records_of(chosen, files)
+        if files and not records:
+            continue
+        rows = [
+            each
+            for each in judged(chosen.claims, records)
+            if not targets or any(each.claim.target.startswith(target) for target in targets)
+        ]
+        if not rows:
+            continue
+        found = True
+        title = f"{command(chosen, records).removesuffix(' --record FILE')}   {chosen.source}"
+        shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for heading in _COLUMNS:
+            shown.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+        for each in rows:
+            shown.add_row(*cells(each))
+        yield shown
+    if not found and not targets:
+        names = " ".join(map(str, files))
+        raise Failure(f"{names}: no record is of an experiment with claims; `./shingle show {names}` shows them.")
+    if not found:
+        known = sorted({claim.target for chosen in experiments() for claim in chosen.claims})
+        raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
+
+
+def headline(repeated: Sequence[Judged], varied: Sequence[Judged]) -> str:
+    """Of the rows that repeat a paper, and of those with something changed."""
+    verdicts = [each.verdict for each in (*repeated, *varied)]
+    return (
+        f"{_good(repeated)} rows reproduced or passed, and of what was varied to find reasons {_good(varied)}; "
+        f"{verdicts.count('not at this scale')} need the paper's size, {verdicts.count('did not finish')} did not "
+        f"finish, {verdicts.count('not run')} are not run."
+    )
+
+
+def _good(rows: Sequence[Judged]) -> str:
+    verdicts = [each.verdict for each in rows]
+    good = verdicts.count("reproduced") + verdicts.count("passed")
+    return f"{good} of {good + verdicts.count('above') + verdicts.count('below')}"
+
+
+def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
+    """A line with the targets that are off and the reasons; nothing if none are."""
+    off = [each for each in rows if each.verdict in ("above", "below", "did not finish")]
+    if not off:
+        return ""
+    targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
+    why = "; ".join(map(str, chosen.reasons)) or UNEXPLAINED
+    return f"* [{chosen.name}](#{chosen.name}), {len(off)} of {len(rows)} rows ({targets}): {why}.\n"
+
+
+def markdown() -> str:
+    parts, off = [], ""
+    everything: dict[bool, list[Judged]] = {False: [], True: []}
+    for chosen in experiments():
+        records = records_of(chosen)
+        rows = judged(chosen.claims, records)
+        everything[chosen.varied] += rows
+        off += not_reproduced(chosen, rows)
+        said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
+        said += f"`{command(chosen, records)}`"
+        said += f", {setting(records)}" if records else ""
+        said += f" {chosen.scaling}" if chosen.scaling else ""
+        said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
+        said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
+        said += f"\n{chosen.finding}\n" if chosen.finding else ""
+        parts.append(said)
+    return _HEAD.format(headline=headline(everything[False], everything[True]), off=off) + "".join(parts)
+
+
+def pages() -> dict[Path, str]:
+    """This page, and those of experiments that have one of their own and a record."""
+    made = {PAGE: markdown()}
+    for chosen in experiment.all_of_them():
+        records = records_of(chosen)
+        if chosen.page is not None and records:
+            made[ROOT / "docs" / f"{chosen.name.partition('-')[2]}.md"] = chosen.page(records)
+    return made
+
+
+def write() -> None:
+    for path, text in pages().items():
+        path.write_text(text)

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""`./shingle report`: claims, figures and records as one HTML file that asks nobody for anything.
+
+The page is report.html.j2; report.css and report.js go into it. The same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jinja2
+from markupsafe import Markup
+
+from shingle.evidence import claims_page, figures, own, plot, table
+from shingle.runs import experiment, record
+from shingle.runs.claims import Judged, Verdict, judged, number
+from shingle.runs.experiment import Experiment
+from shingle.runs.record import NotRecorded, Record
+
+_HERE = Path(__file__).parent
+_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+# What a verdict looks like without its colour.
+_SIGNS: dict[Verdict, str] = {
+    "reproduced": "✓", "passed": "✓", "above": "✗", "below": "✗", "did not finish": "✗", "not at this scale": "○",
+    "not run": "○",
+}  # fmt: skip
+_REASONS: dict[Verdict, str] = {
+    "not at this scale": "They mean something at the paper's size only, and that was not run.",
+    "not run": "There is no record of them.",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table; `key` is what it is sorted by, if not its text. The empty key comes last."""
+
+    text: str
+    key: str = ""
+    sign: str = ""
+    # Of a verdict: which colour it has.
+    look: str = ""
+
+    @property
+    def sorted_by(self) -> str:
+        return self.key or self.text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything that the page needs of one; the first column names the row."""
+
+    name: str
+    caption: str
+    columns: tuple[tuple[str, bool], ...]  # heading, whether numbers
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """An experiment."""
+
+    name: str
+    claim: str
+    source: str
+    command: str
+    setting: str
+    scaling: str
+    finding: str
+    held: tuple[str, ...]
+    claims: Table | None
+    records: Table | None
+    figure: Markup | None
+    # In place of the figure.
+    undrawn: str
+
+
+@dataclass(frozen=True)
+class Off:
+    """Claims of one experiment that are not reproduced, and why."""
+
+    name: str
+    reason: str
+    claims: Table
+
+
+def html(files: Sequence[Path] = ()) -> str:
+    """The page, of the records in `files`, those of no experiment included, or of those in results/."""
+    given = [each for path in files for each in record.read(path)]
+    if files and not given:
+        raise NotRecorded(f"{', '.join(map(str, files))}: no records.")
+    sections, off, records = [], [], 0
+    everything: dict[bool, list[Judged]] = {False: [], True: []}
+    chosen_from = experiment.all_of_them()
+    experiments = {each.name for each in chosen_from}
+    with tempfile.TemporaryDirectory(prefix="shingle-report-") as folder:
+        for chosen in chosen_from:
+            kept = (
+                [each for each in given if each["experiment"] == chosen.name]
+                if files
+                else claims_page.records_of(chosen)
+            )
+            if files and not kept:
+                continue
+            rows = judged(chosen.claims, kept)
+            everything[chosen.varied] += rows
+            records += len(kept)
+            sections.append(_section(chosen, kept, rows, *_figure(chosen, kept, Path(folder))))
+            off += list(_not_reproduced(chosen, rows))
+        if others := [each for each in given if each["experiment"] not in experiments]:
+            sections.insert(0, _of_no_experiment(others, Path(folder)))
+            records += len(others)
+    script = Markup((_HERE / "report.js").read_text())
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    return environment.get_template("report.html.j2").render(
+        sections=sections,
+        off=off,
+        headline=claims_page.headline(everything[False], everything[True]),
+        verdicts=_verdicts([*everything[False], *everything[True]]),
+        records=records,
+        style=Markup((_HERE / "report.css").read_text()),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _section(
+    chosen: Experiment, records: Sequence[Record], rows: Sequence[Judged], figure: Markup | None, undrawn: str
+) -> Section:
+    return Section(
+        name=chosen.name,
+        claim=_sentence(chosen.claim),
+        source=chosen.source,
+        command=claims_page.command(chosen, records),
+        setting=_first_up(claims_page.setting(records)),
+        scaling=chosen.scaling,
+        finding=chosen.finding,
+        held=tuple(_sentence(each.sentence) for each in chosen.expectations),
+        claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
+        if rows
+        else None,
+        records=_records(chosen.name, records) if records else None,
+        figure=figure,
+        undrawn=undrawn,
+    )
+
+
+def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
+    """What `compare` and others recorded: a table and a figure, and no claim."""
+    name = "runs-of-your-own"
+    try:
+        own.draw(records, folder / name)
+        title = "Virtual time of each phase, by file system", "Bars: the work, and the drive's cleaning after it."
+        figure, undrawn = Markup(inlined((folder / f"{name}.svg").read_text(), name, title)), ""
+    except NotRecorded as missing:
+        figure, undrawn = None, _sentence(str(missing).removesuffix("."))
+    return Section(
+        name=name, claim="Runs that are of no experiment.", source="", command="./shingle compare … --record FILE",
+        setting=_first_up(claims_page.setting(records)), scaling="", finding="", held=(), claims=None,
+        records=_records(name, records), figure=figure, undrawn=undrawn,
+    )  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return f"{_first_up(text)}."
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --- Tables -------------------------------------------------------------------
+
+
+def _verdicts(rows: Sequence[Judged]) -> Table:
+    counts = Counter(row.verdict for row in rows)
+    return Table(
+        "verdicts",
+        "Verdicts",
+        (("verdict", False), ("claims", True)),
+        tuple((_verdict(verdict), Cell(str(counts[verdict]))) for verdict in _SIGNS),
+    )
+
+
+def _verdict(verdict: Verdict) -> Cell:
+    look = {"✓": "good", "✗": "off"}.get(_SIGNS[verdict], "open")
+    return Cell(verdict, sign=_SIGNS[verdict], look=look)
+
+
+def _claims(name: str, caption: str, rows: Sequence[Judged]) -> Table:
+    columns = (
+        ("what", False), ("target", False), ("paper", True), ("ours", True), ("seeds", True), ("error", True),
+        ("verdict", False),
+    )  # fmt: skip
+    return Table(name, caption, columns, tuple(_claim(row) for row in rows))
+
+
+def _claim(row: Judged) -> tuple[Cell, ...]:
+    low, high = row.claim.expected(row.scale or 1.0)
+    target, what, paper, ours, error, _ = claims_page.cells(row)
+    return (
+        Cell(what),
+        Cell(target),
+        Cell(paper, repr(high if low is None else low)),
+        Cell(ours, repr(row.mean) if row.values else ""),
+        Cell(str(len(row.values)) if row.values else ""),
+        Cell(error, repr(row.error) if error else ""),
+        _verdict(row.verdict),
+    )
+
+
+def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]:
+    """By reason: those of the experiment, with its finding; or that it was not run."""
+    why = ". ".join(each[0].upper() + each[1:] for each in map(str, chosen.reasons)) or claims_page.UNEXPLAINED
+    why = f"{why}. {chosen.finding}".strip()
+    reasons: dict[str, list[Judged]] = {}
+    for row in rows:
+        if row.verdict not in ("reproduced", "passed"):
+            reasons.setdefault(_REASONS.get(row.verdict, why), []).append(row)
+    for place, (reason, claims) in enumerate(reasons.items()):
+        verdicts = " or ".join(dict.fromkeys(row.verdict for row in claims))
+        caption = f"Claims of {chosen.name}: {verdicts}"
+        yield Off(chosen.name, reason, _claims(f"{chosen.name}-off-{place}", caption, claims))
+
+
+def _records(name: str, records: Sequence[Record]) -> Table:
+    """What the figures are drawn from: means over the seeds, with their standard deviations."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for each in records:
+        scales = each["configuration"]["scales"].get(each["phase"], each["scale"])
+        setting = (each["workload"], f"{each['configuration']['memory_mib']}", f"{each['configuration']['name_ns']}")
+        groups.setdefault((each["phase"], each["file_system"], each["drive"], f"{scales:g}", *setting), []).append(each)
+    columns = (
+        ("phase", False), ("file system", False), ("drive", False), ("scale", True), ("seeds", True),
+        ("virtual s", True), ("data MiB written", True), ("metadata MiB written", True),
+        ("journal MiB written", True), ("metadata MiB read", True), ("bands cleaned", True), ("cleaning s", True),
+    )  # fmt: skip
+    rows = []
+    for (phase, file_system, drive, scale, *_), same in groups.items():
+        seeds = len({each["seed"] for each in same})
+        values = [
+            _measured(same, field)
+            for field in ("virtual_s", "data_written_bytes", "metadata_written_bytes", "journal_written_bytes",
+                          "metadata_read_bytes", "bands_cleaned", "cleaning_s")
+        ]  # fmt: skip
+        failed = " (failed)" if any("failed" in each for each in same) else ""
+        rows.append((Cell(phase + failed), Cell(file_system), Cell(drive), Cell(scale), Cell(str(seeds)), *values))
+    return Table(f"{name}-records", f"What {name} recorded", columns, tuple(rows))
+
+
+def _measured(records: Sequence[Record], field: str) -> Cell:
+    found = [each[field] for each in records if each[field] is not None]
+    if not found:
+        return Cell(table.NOT_AVAILABLE, key=" ")
+    values = [value / (1 << 20) if field.endswith("_bytes") else float(value) for value in found]
+    mean = statistics.fmean(values)
+    spread = f" ± {number(statistics.stdev(values))}" if len(values) > 1 else ""
+    return Cell(number(mean) + spread, repr(mean))
+
+
+# --- Figures ------------------------------------------------------------------
+
+
+def _figure(chosen: Experiment, records: Sequence[Record], folder: Path) -> tuple[Markup | None, str]:
+    """An experiment's figure, or why there is none."""
+    try:
+        stem = figures.draw(chosen, folder, records)
+    except NotRecorded as missing:
+        return None, _sentence(str(missing).removesuffix("."))
+    text = stem.with_suffix(".svg").read_text()
+    return Markup(inlined(text, chosen.name, _named(chosen))), ""
+
+
+def _named(chosen: Experiment) -> tuple[str, str]:
+    """What a screen reader says: the name, and what is to be seen."""
+    title = f"{chosen.name}: {chosen.source}" if chosen.source else f"Figure of {chosen.name}"
+    return title, f"{_sentence(chosen.claim)} The values are in the tables of this section."
+
+
+def inlined(svg: str, name: str, named: tuple[str, str]) -> str:
+    """A drawing of matplotlib as a part of the page: names that are unique in it, and the reader's own colours."""
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _XLINK)
+    root = ElementTree.fromstring(svg)
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    for attribute in ("width", "height"):
+        root.attrib.pop(attribute)
+    for each in root.iter():
+        for key, value in each.attrib.items():
+            if key == "id":
+                each.set(key, f"{name}-{value}")
+            elif key == f"{{{_XLINK}}}href":
+                each.set(key, f"#{name}-{value.removeprefix('#')}")
+            else:
+                value = re.sub(r"url\(#([^)]*)\)", rf"url(#{name}-\1)", value)
+                each.set(key, value.replace(plot.INK, "currentColor").replace(plot.PAPER, "var(--page)"))
+    root.attrib |= {"role": "img", "aria-labelledby": f"{name}-title", "aria-describedby": f"{name}-description"}
+    for place, (tag, text) in enumerate(zip(("title", "desc"), named, strict=True)):
+        said = ElementTree.Element(f"{{{_SVG}}}{tag}", {"id": f"{name}-{'title' if tag == 'title' else 'description'}"})
+        said.text = text
+        root.insert(place, said)
+    return ElementTree.tostring(root, encoding="unicode")

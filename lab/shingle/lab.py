@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The one face of the lab for experiments: what a file below experiments/ may import is here, and nothing else."""
+
+from __future__ import annotations
+
+from shingle.build.tools import FSX, PJDFSTEST
+from shingle.catalogue import drive, fs, workload
+from shingle.evidence import bars, plot, table
+from shingle.machine import console, job, machine
+from shingle.paths import IN_MACHINE
+from shingle.runs import run
+from shingle.runs.claims import (
+    Claim,
+    busy_s,
+    by_seed,
+    bytes_claim,
+    cleaning,
+    cleaning_claim,
+    lazy_cleaning_claim,
+    load_bytes_s,
+    number,
+    parts_s,
+    reads_claim,
+    seconds,
+    speedup,
+    speedup_claim,
+    written_mib_s,
+)
+from shingle.runs.experiment import Expectation, Experiment, Reason
+from shingle.runs.record import NotFinished, NotRecorded, Record, cell
+
+__all__ = (
+    "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Reason",
+    "Record", "bars", "busy_s", "by_seed", "bytes_claim", "cell", "cleaning", "cleaning_claim", "console", "drive",
+    "fs", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot", "reads_claim",
+    "run", "seconds", "speedup", "speedup_claim", "table", "workload", "written_mib_s",
+)  # fmt: skip

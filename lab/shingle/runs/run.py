@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Runs a workload on a file system on a drive, and the same on several side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from shingle import process
+from shingle.build import build
+from shingle.catalogue import build_trace, drive, faults
+from shingle.catalogue import fs as file_systems
+from shingle.catalogue import workload as workloads
+from shingle.catalogue.drive import Age, FormattedDrive, Profile
+from shingle.catalogue.fs import FileSystem
+from shingle.catalogue.workload import Plan
+from shingle.failure import Failure
+from shingle.machine import console, job, machine, watch
+from shingle.machine.machine import Outcome
+from shingle.machine.progress import SILENT, Progress
+from shingle.paths import ContentKey, run_directory
+from shingle.runs import record
+from shingle.runs.record import Record
+
+MOUNT = "mount"
+# As much as two machines at once leave room for on a small host.
+DEFAULT_MEMORY_MIB = 3072
+# The host of FAST'17 (section 4): its memory, and the disk's share of the write-back cache, which was fixed "to 50% of
+# the total". That it is strict is our reading: with it, a file server writes what it does in the paper (e18).
+PAPER_MEMORY_MIB = 16384
+PAPER_WRITEBACK_PERCENT = 50
+# Of its drive-managed disk, for the microbenchmarks (section 4.3.1) and, smaller, for the file server (4.3.2).
+PAPER_PARTITION_BYTES = 2_000_000_000_000
+PAPER_SMALL_PARTITION_BYTES = 400_000_000_000
+# 64 GiB through FUSE, on a host that does other things too.
+_HOST_LIMIT_S = 4 * 3600.0
+_SETTLE_S = 120
+_GIB = 1 << 30
+# What a machine needs beside its memory: the drive's contents, the host's share.
+RESERVE_MIB = 1024
+
+
+def _host_option(default: int, *, least: int, most: int, help: str) -> Any:
+    """A field of `Run` that is a field of `Boot`, a key of a record's configuration and an option of `compare`, too."""
+    return field(default=default, metadata={"least": least, "most": most, "help": help})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a comparison: everything that decides its record."""
+
+    profile: Profile
+    variant: FileSystem
+    plan: Plan
+    memory_mib: int = _host_option(DEFAULT_MEMORY_MIB, least=128, most=1 << 20, help="Memory of the simulated host.")
+    call_ns: int = _host_option(
+        machine.DEFAULT_CALL_NS,
+        least=1,
+        most=machine.NS_PER_S,
+        help="Virtual time that a system call costs which changes no name.",
+    )
+    name_ns: int = _host_option(
+        machine.DEFAULT_NAME_NS,
+        least=1,
+        most=machine.NS_PER_S,
+        help="Virtual time that a system call costs which changes a name.",
+    )
+    capacity_bytes: int | None = None
+    experiment: str | None = None
+    kernel_arguments: tuple[str, ...] = ()
+    age: Age | None = None
+    # A plan of faults, as TOML (docs/faults.md).
+    faults: Path | None = None
+    # A workload that the file system does not bring to its end is a result: the record says why.
+    may_fail: bool = False
+    # What the console may show: it is a result, too.
+    expected: tuple[console.Trouble, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.variant.name} on {self.profile.name}"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.capacity_bytes or drive.capacity_of(self.profile)
+
+    def host(self) -> dict[str, Any]:
+        """The values of the options of the simulated host, by name."""
+        return {each.name: getattr(self, each.name) for each in host_options()}
+
+    def identity(self) -> dict[str, object]:
+        """What decides the run's records and is known before anything is built or formatted, as records have it."""
+        variant = self.variant
+        return {
+            "experiment": self.experiment,
+            "drive": self.profile.name,
+            "file_system": variant.name,
+            "workload": self.plan.label,
+            "scale": self.plan.scales[self.plan.names[-1]],
+            "seed": self.plan.seed,
+            "configuration": {
+                "capacity_bytes": self.size_bytes,
+                **self.host(),
+                "mkfs": list(variant.mkfs_argv(host_managed=drive.is_host_managed(self.profile))),
+                "mount_options": variant.options,
+                "kernel_arguments": list(self.kernel_arguments),
+                "aged": None if self.age is None else asdict(self.age),
+                "scales": dict(self.plan.scales),
+                **({} if self.faults is None else {"faults": self.faults.read_text()}),
+                **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
+                **({"settings": dict(variant.settings)} if variant.settings else {}),
+                **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
+            },
+        }
+
+
+def host_options() -> tuple[Field[int], ...]:
+    """The options of the simulated host, each with its least and its largest value and its help."""
+    return tuple(each for each in fields(Run) if "least" in each.metadata)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What of a run stays, in which folder, beside its records."""
+
+    folder: Path
+    trace: bool = True
+    drive: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gave. One that failed, or was recorded before, has no outcome."""
+
+    run: Run
+    records: tuple[Record, ...]
+    outcome: Outcome | None = None
+    recorded_before: bool = False
+    trace: Path | None = None
+    saved: Path | None = None
+
+
+def steps_of(run: Run, classes: Sequence[job.Step], *, save: bool) -> list[job.Step]:
+    """The whole job: classes told to the drive, mount, workload, unmount."""
+    steps = list(classes)
+    steps += [step | {"phase": MOUNT} for step in run.variant.mount_steps()]
+    # A mount starts work in the background (ext4 reads all its block bitmaps); it is no part of the first phase.
+    steps += [job.sleep(_SETTLE_S), job.wait_clean(limit_s=workloads.CLEAN_LIMIT_S)]
+    for step in run.plan.steps():
+        steps += run.variant.served(step)
+        if step["do"] == "sync":
+            steps += [job.read(path) for path in run.variant.statistics]
+    if save:
+        steps.append(job.save())
+    return steps
+
+
+def perform(
+    built: build.Built,
+    run: Run,
+    *,
+    keep: Keep | None = None,
+    progress: Progress = SILENT,
+    host_limit_s: float = _HOST_LIMIT_S,
+) -> Result:
+    """Runs one cell."""
+    formatted = _prepared(built, run, progress)
+    with contextlib.ExitStack() as stack:
+        limits = drive.cache_limits(run.profile)
+        tell = stack.enter_context(progress.machine(run.label, limits))
+        out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
+        watch.about(out, run.label, limits)
+        for trace in run.plan.traces:
+            (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
+        plan = None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults")
+        name = f"{run.profile.name}-{run.variant.name}"
+        requests = saved = None
+        if keep is not None:
+            keep.folder.mkdir(parents=True, exist_ok=True)
+            requests = keep.folder / f"{name}.trace" if keep.trace else None
+            saved = keep.folder / f"{name}.drive" if keep.drive else None
+        boot = machine.Boot(
+            steps=tuple(steps_of(run, formatted.classes(), save=saved is not None)),
+            drive=formatted.file,
+            save=saved,
+            trace=requests,
+            faults=plan,
+            files=(*run.variant.files(built.crates), *run.plan.files()),
+            seed=run.plan.seed,
+            kernel_arguments=run.kernel_arguments,
+            **run.host(),
+            host_limit_s=host_limit_s,
+            expected=run.expected,
+        )
+        outcome: Outcome | None = None
+        failed: str | None = None
+        began = time.monotonic()
+        try:
+            outcome = machine.run(built.machine, boot, out, watch=tell)
+            steps = outcome.steps
+        except machine.StepFailed as failure:
+            steps, failed = failure.steps, str(failure)
+            if not run.may_fail or steps[-1].phase not in run.plan.names:
+                raise Failure(f"{run.label}: {failure}", detail=failure.detail) from None
+        except Failure as failure:
+            raise Failure(f"{run.label}: {failure}", detail=failure.detail, status=failure.status) from None
+    records = record.of_run(
+        steps,
+        (MOUNT, *run.plan.phases),
+        variant=run.variant,
+        common=_common(built, run, formatted),
+        host=_host(time.monotonic() - began),
+        failed=failed,
+    )
+    for each in records:
+        record.check(each)
+    return Result(run, tuple(records), outcome, trace=requests, saved=saved)
+
+
+def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
+    """What every record of this run carries: its identity, and what was built and formatted for it."""
+    identity: dict[str, Any] = run.identity()
+    return {
+        **identity,
+        "configuration": identity["configuration"] | {"journal_bytes": formatted.layout.journal_bytes},
+        "versions": {
+            "linux": built.kernel.version,
+            "kernel": built.kernel.key,
+            "drive_model": _content(built.crates.drive_object),
+            "guest": _content(built.crates.guest),
+            "profile": _content(run.profile.path),
+            "mkfs": formatted.mkfs_version,
+            "formatted": formatted.key,
+        },
+    }
+
+
+def key_of(built: build.Built, run: Run) -> str:
+    """A hash of everything that decides the run's records. Nothing is formatted for it."""
+    formatted = drive.formatted_key(
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes
+    )
+    said = run.identity() | {
+        "steps": steps_of(run, (), save=False),
+        "arguments": list(built.arguments),
+        "may_fail": run.may_fail,
+        "expected": [each.name for each in run.expected],
+    }
+    key = ContentKey("cell 2").text("run", json.dumps(said, sort_keys=True)).text("formatted", formatted)
+    for program in run.plan.files():
+        key.file(program.name, program)
+    key.text("kernel", built.kernel.key).file("profile", run.profile.path)
+    return key.file("drive", built.crates.drive_object).file("guest", built.crates.guest).hexdigest()
+
+
+def _content(path: Path) -> str:
+    return ContentKey("content").file("file", path).hexdigest()
+
+
+def _host(run_s: float) -> dict[str, object]:
+    return {
+        "run_s": round(run_s, 2),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "cpus": os.cpu_count() or 1,
+    }
+
+
+def side_by_side(
+    built: build.Built,
+    runs: Sequence[Run],
+    progress: Progress,
+    *,
+    keep: Keep | None = None,
+    known: Sequence[Record] = (),
+    finished: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Runs the cells, two at a time where memory allows; results come in the order asked for.
+
+    What `known` holds of exactly these runs is not run again. `finished` gets each result that is new, in the order
+    asked for, as soon as it and all before it are there.
+    """
+    for plan in {run.faults for run in runs if run.faults is not None}:
+        faults.check(built.crates, plan)
+    _prepare_all(built, runs, progress)
+    in_order = _InOrder(finished or (lambda _: None))
+
+    def task(number: int, run: Run) -> Callable[[], Result]:
+        def perform_unless_known() -> Result:
+            found = _recorded(built, run, known, progress)
+            result = found or perform(built, run, keep=keep, progress=progress)
+            in_order.put(number, None if found else result)
+            return result
+
+        return perform_unless_known
+
+    width = at_once(runs, available_mib(), os.cpu_count() or 1)
+    return process.in_parallel([task(number, run) for number, run in enumerate(runs)], width=width)
+
+
+class _InOrder:
+    """Hands results on in the order of their numbers, from whichever thread."""
+
+    def __init__(self, hand_on: Callable[[Result], None]) -> None:
+        self._hand_on = hand_on
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Result | None] = {}
+        self._next = 0
+
+    def put(self, number: int, result: Result | None) -> None:
+        with self._lock:
+            self._waiting[number] = result
+            while self._next in self._waiting:
+                ready = self._waiting.pop(self._next)
+                self._next += 1
+                if ready is not None:
+                    self._hand_on(ready)
+
+
+def _recorded(built: build.Built, run: Run, known: Sequence[Record], progress: Progress) -> Result | None:
+    """The run as it was recorded, by the same programs with the same configuration; None unless every phase was."""
+    if not known:
+        return None
+    common = _common(built, run, _prepared(built, run, progress))
+    same = {each["phase"]: each for each in known if all(each[key] == value for key, value in common.items())}
+    phases = (MOUNT, *run.plan.phases)
+    found = tuple(same[phase] for phase in phases if phase in same)
+    whole = len(found) == len(phases) or any(each.get("failed") for each in found)
+    return Result(run, found, recorded_before=True) if whole else None
+
+
+def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:
+    """The drive that a run starts from."""
+    if run.age is not None:
+        return drive.aged(
+            built,
+            run.profile,
+            run.variant,
+            run.age,
+            seed=run.plan.seed,
+            capacity_bytes=run.capacity_bytes,
+            progress=progress,
+        )
+    return drive.formatted(
+        built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
+    )
+
+
+def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
+    """Formats and ages what is not in the cache yet, each kind of drive once."""
+    unique = {
+        (run.profile.name, run.variant.mkfs, run.variant.size_bytes, run.size_bytes, run.plan.seed, run.age): run
+        for run in runs
+    }
+
+    def task(run: Run) -> Callable[[], FormattedDrive]:
+        return lambda: _prepared(built, run, progress)
+
+    process.in_parallel([task(run) for run in unique.values()], width=2)
+
+
+def available_mib() -> int:
+    return _meminfo_mib("MemAvailable")
+
+
+def _meminfo_mib(name: str) -> int:
+    for text in Path("/proc/meminfo").read_text().splitlines():
+        if text.startswith(f"{name}:"):
+            return int(text.split()[1]) >> 10
+    return 0
+
+
+def check_memory(runs: Sequence[Run]) -> None:
+    """Refuses a machine that this host cannot hold."""
+    largest, host = max(run.memory_mib for run in runs), _meminfo_mib("MemTotal")
+    if largest > host:
+        raise Failure(
+            f"a machine of {largest:,} MiB of memory does not fit this host, which has {host:,} MiB.", status=2
+        )
+
+
+def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
+    """How many of these machines fit the host at a time."""
+    if not runs:
+        return 1
+    largest = max(run.memory_mib for run in runs) + RESERVE_MIB
+    return max(1, min(cpus, memory_mib // largest, len(runs)))
+
+
+def on_the_papers_host(cells: Sequence[Run], scale: float = 1.0) -> list[Run]:
+    """With the memory of the paper's host times the scale of the workload, but no less than usual, and its write-back
+    cache."""
+    memory_mib = max(DEFAULT_MEMORY_MIB, round(PAPER_MEMORY_MIB * scale))
+    return [
+        replace(
+            cell,
+            memory_mib=memory_mib,
+            variant=file_systems.with_writeback(cell.variant, PAPER_WRITEBACK_PERCENT, strict=True),
+        )
+        for cell in cells
+    ]
+
+
+def cells(
+    drive_name: str | Profile,
+    fs_names: Sequence[str],
+    plan: Plan,
+    *,
+    capacity_bytes: int | None = None,
+    template: Run | None = None,
+) -> list[Run]:
+    """The runs of a comparison, checked before anything is built."""
+    if not fs_names:
+        raise Failure("no file system was named.", status=2)
+    profile = drive_name if isinstance(drive_name, Profile) else drive.find(drive_name)
+    largest = drive.capacity_of(profile)
+    capacity = capacity_bytes or largest
+    if capacity > largest:
+        raise Failure(f"{profile.name} has {largest / _GIB:,.0f} GiB: {capacity / _GIB:,.0f} are too many.", status=2)
+    drive.check_zones(profile, capacity)
+    runs = []
+    for name in dict.fromkeys(fs_names):
+        variant = file_systems.find(name)
+        file_systems.check_suits(variant, profile.name, host_managed=drive.is_host_managed(profile))
+        file_systems.check_fits(variant, profile.name, capacity)
+        workloads.check_fits(plan, profile.name, capacity)
+        run = Run(profile, variant, plan, capacity_bytes=capacity_bytes)
+        if template is not None:
+            run = replace(template, profile=profile, variant=variant, plan=plan, capacity_bytes=capacity_bytes)
+        runs.append(run)
+    return runs

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the crash explorer records: small volumes, and what is done to them under journal_lazy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shingle.failure import unknown_name
+from shingle.machine import job
+from shingle.machine.console import Trouble
+
+LAZY = "noatime,journal_lazy"
+STOCK = "noatime"
+STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
+MARKS = "/sys/block/shd0/shingle/mark"
+# Written into the record when the first mount is over: what comes before is recovery.
+MOUNTED = "mounted"
+WORK = "work"
+
+# EXT4_IOC_RESIZE_FS; resize2fs wants a mount table that the guest does not have.
+_RESIZE = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x40086610, struct.pack('Q', {blocks}))"
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    summary: str
+    # What of `marked` (crates/load) is done, in the record and during a nested recovery.
+    kind: str
+    steps: Callable[[Workload, int], list[job.Step]]
+    mkfs: tuple[str, ...] = ()
+    # Small enough for several snapshots, one each eighth; what users have is larger, and costs the explorer time.
+    journal_mib: int = 5
+    block_bytes: int = 4096
+    disk_mib: int = 48
+    # The file system at first, where it is smaller than the disk.
+    made_mib: int | None = None
+    # The kernel that the workload and the nested recoveries run on; states are checked on `main`.
+    kernel: str = "main"
+    # Of so many states one is filled, drained and compared.
+    filled_one_in: int = 10
+    # Runs beside a nested recovery.
+    beside: tuple[job.Step, ...] = ()
+    # The kernel's sentence with which a lazy mount may refuse a state; docs/journal-lazy.md names the case.
+    may_refuse: str | None = None
+    # What the kernel that is recorded may complain of: a mutant's own checks are not what is tested here.
+    complains: tuple[Trouble, ...] = ()
+
+    @property
+    def extended(self) -> tuple[str, ...]:
+        return ("-b", str(self.block_bytes), "-J", f"size={self.journal_mib}", *self.mkfs)
+
+
+def marked(kind: str, seed: int, operations: int, **more: object) -> job.Step:
+    arguments = {"kind": kind, "seed": seed, "operations": operations, "path": WORK, "marks": MARKS}
+    return job.load("marked", arguments | more)
+
+
+def mounted(*steps: job.Step, options: str = LAZY, policy: str | None = None) -> list[job.Step]:
+    """A mount and what is done; no unmount."""
+    chosen = [] if policy is None else [job.write(f"{STATISTICS}/policy", policy)]
+    return [job.mount("ext4", options), job.mark(MOUNTED), *chosen, *steps]
+
+
+def _short(workload: Workload, seed: int) -> list[job.Step]:
+    """A mount that does little; its unmount leaves a snapshot, so that all states behind it have one."""
+    return [*mounted(marked(workload.kind, seed + 5, 12, fsync_one_in=1, path="short")), job.umount()]
+
+
+def _twice(workload: Workload, seed: int) -> list[job.Step]:
+    """Two mounts, so that the second goes on with the log of the first."""
+    first = marked(workload.kind, seed, 150, fsync_one_in=3)
+    second = marked(workload.kind, seed + 1, 150, clear=WORK, path="more", fsync_one_in=3)
+    before = _short(workload, seed)
+    return [*before, *mounted(first), job.umount(), *mounted(second)]
+
+
+def _turns(workload: Workload, seed: int) -> list[job.Step]:
+    """Lazy, stock and lazy again: whose log it is changes hands."""
+    loads = [marked(workload.kind, seed + turn, 70, clear=WORK, path=f"turn{turn}") for turn in range(3)]
+    return [
+        *mounted(marked(workload.kind, seed + 9, 60)),
+        job.umount(),
+        *mounted(loads[0], options=STOCK),
+        job.umount(),
+        *mounted(loads[1]),
+        job.umount(),
+        *mounted(loads[2], options=f"{LAZY},journal_lazy_drain"),
+        job.umount(),
+    ]
+
+
+def _resize(workload: Workload, seed: int) -> list[job.Step]:
+    blocks = workload.disk_mib * (1 << 20) // workload.block_bytes
+    grow = job.run(["/usr/bin/python3", "-I", "-c", _RESIZE.format(blocks=blocks)])
+    before = marked(workload.kind, seed, 80)
+    after = marked(workload.kind, seed + 1, 80, clear=WORK, path="more")
+    return [
+        *mounted(before),
+        job.umount(),
+        *mounted(
+            before
+            | {
+                "args": _with(before, "second"),
+            },
+            grow,
+            after,
+        ),
+    ]
+
+
+def _with(step: job.Step, path: str) -> dict[str, object]:
+    arguments = step["args"]
+    assert isinstance(arguments, dict)
+    return arguments | {"path": path, "operations": 30}
+
+
+def _wraps(workload: Workload, seed: int) -> list[job.Step]:
+    """As above, with so many commits that the log is filled several times over."""
+    first = marked(workload.kind, seed, 180, fsync_one_in=1)
+    second = marked(workload.kind, seed + 1, 180, clear=WORK, path="more", fsync_one_in=1)
+    return [*mounted(first), job.umount(), *mounted(second)]
+
+
+def _cleaner(workload: Workload, seed: int) -> list[job.Step]:
+    """Much that is live in a log that is filled by each of three mounts, with another policy each."""
+    many = {"fsync_one_in": 2, "dirs": 80, "files": 120}
+    first = marked(workload.kind, seed, 330, **many)
+    later = [marked(workload.kind, seed + turn, 200, path=f"turn{turn}", **many) for turn in (1, 2)]
+    return [
+        *mounted(first, policy="fixed"),
+        job.umount(),
+        # Idle for longer than the cleaner waits.
+        *mounted(later[0], job.sleep(12), policy="watermarks"),
+        job.umount(),
+        *mounted(later[1], policy="off"),
+    ]
+
+
+# With JBD2_LAZY_DEBUG: what is in the oldest log blocks goes home, or into the log again, while handles run.
+_DISTURB = (
+    job.write(f"{STATISTICS}/demote", "200"),
+    job.sleep(0.02),
+    job.write(f"{STATISTICS}/relog", "100"),
+    job.sleep(0.02),
+)
+
+
+def _races(workload: Workload, seed: int) -> list[job.Step]:
+    load = marked(workload.kind, seed, 150, fsync_one_in=2)
+    before = _short(workload, seed)
+    return [*before, *mounted(job.background(list(_DISTURB)), load, job.stop_background())]
+
+
+def _periods(workload: Workload, seed: int) -> list[job.Step]:
+    """Wide directories are logged, logged again and freed, a period of the log and more in each of four mounts."""
+    steps = _short(workload, seed)
+    for turn in range(4):
+        load = marked(
+            workload.kind, seed + turn, 90, fsync_one_in=2, path=f"turn{turn}", wide=250, dirs=40,
+            **({"clear": WORK} if turn == 2 else {}),
+        )  # fmt: skip
+        steps += [*mounted(load), *([job.umount()] if turn < 3 else [])]
+    return steps
+
+
+# A directory of many blocks is logged, logged again when half of its names go, and freed; each is committed.
+_WIDE_MADE = """
+import os
+wide = '/mnt/wide{number}'
+os.mkdir(wide)
+open(f'{{wide}}/0', 'w').close()
+for name in range(1, 300):
+    os.link(f'{{wide}}/0', f'{{wide}}/{{name}}-' + 'n' * 240)
+os.fsync(os.open(wide, 0))
+"""
+_WIDE_FREED = """
+import os
+wide = '/mnt/wide{number}'
+for name in sorted(os.listdir(wide))[::2]:
+    os.unlink(f'{{wide}}/{{name}}')
+os.fsync(os.open(wide, 0))
+for name in os.listdir(wide):
+    os.unlink(f'{{wide}}/{{name}}')
+os.rmdir(wide)
+os.fsync(os.open('/mnt', 0))
+"""
+
+
+def _python(text: str, number: int) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", "-c", text.format(number=number)])
+
+
+def _freed(workload: Workload, seed: int) -> list[job.Step]:
+    """A snapshot before and behind each of the two, from the unmounts."""
+    steps = [*mounted(_python(_WIDE_MADE, 0), marked(workload.kind, seed, 20)), job.umount()]
+    for turn in (1, 2):
+        load = marked(workload.kind, seed + turn, 20, clear=WORK, path=f"turn{turn}")
+        steps += [*mounted(_python(_WIDE_FREED, turn - 1), load, _python(_WIDE_MADE, turn)), job.umount()]
+    return [*steps, *mounted(marked(workload.kind, seed + 3, 60, clear=WORK, path="more"))]
+
+
+_QUOTA = ("-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota")
+
+_ALL = (
+    Workload("storm", "files come and go, in mounts of one log", "storm", _twice),
+    Workload("rename", "names move over each other and across directories", "rename", _twice),
+    Workload("truncate", "files shrink, grow and get holes", "truncate", _twice),
+    Workload("xattr", "attributes in the inode and in blocks of their own", "xattr", _twice),
+    Workload("quota", "files change hands under the quota feature", "owner", _twice, _QUOTA),
+    Workload(
+        "resize", "the volume grows online to twice its size", "mixed", _resize, made_mib=48,
+        disk_mib=96, may_refuse="the log holds another superblock, run e2fsck first",
+    ),
+    Workload("tiny", "a 4 MiB journal, wrapped several times", "mixed", _wraps, journal_mib=4, disk_mib=32),
+    Workload(
+        "cleaner", "much is live in a full log, with each of the cleaner's policies", "xattr", _cleaner, journal_mib=4,
+        disk_mib=32,
+    ),
+    Workload(
+        "races", "freed blocks become data while others are demoted and re-logged, with delays", "reuse", _races,
+        kernel="mutant:control", beside=_DISTURB,
+    ),
+    Workload("turns", "lazy and stock mounts take turns", "mixed", _turns),
+    Workload(
+        "small-blocks", "blocks of 1 KiB, the smallest journal of all, and an orphan file", "mixed", _wraps,
+        ("-O", "orphan_file"), block_bytes=1024, journal_mib=1, disk_mib=32,
+    ),
+    Workload(
+        "periods", "wide directories freed, and several snapshots in a log of 1 KiB blocks", "mixed", _periods,
+        block_bytes=1024, journal_mib=5, disk_mib=48,
+    ),
+    Workload(
+        "freed", "wide directories that one snapshot knows are freed before the next", "mixed", _freed, filled_one_in=1
+    ),
+    Workload(
+        "wrapped", "a log of 1 KiB blocks with snapshots, filled several times over", "reuse", _periods,
+        block_bytes=1024, journal_mib=5, disk_mib=32,
+    ),
+)  # fmt: skip
+WORKLOADS = {each.name: each for each in _ALL}
+
+
+def find(name: str) -> Workload:
+    if name not in WORKLOADS:
+        raise unknown_name("workload of the crash explorer", name, WORKLOADS)
+    return WORKLOADS[name]
