@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """ext4lazy: look after ext4 volumes that are mounted with journal_lazy.
 
@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ NEAR = 64  # blocks before the end of the log, in which the last transaction of 
 # EXT4_IOC_CHECKPOINT, _IOW('f', 43, __u32)
 IOC_CHECKPOINT = 0x4004662B
 LOOP_CTL_GET_FREE, LOOP_CONFIGURE, LOOP_GET_STATUS64 = 0x4C82, 0x4C0A, 0x4C05
+BLKROGET = 0x125E
 LOOP_CONFIG, LOOP_FLAGS_AT, LOOP_AUTOCLEAR = 304, 60, 4
 
 # 10 GiB on 8 TB is what the paper and docs/journal-lazy.md measured.
@@ -83,6 +85,12 @@ TEXTS = {
 SYSTEMD = Path("/run/systemd/system")
 SYSFS = Path("/sys")
 MOUNTINFO = Path("/proc/self/mountinfo")
+FILE_SYSTEMS = Path("/proc/filesystems")
+# Its fifth byte is 1 if it is on.
+SECURE_BOOT = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+# The kernel's limit for a request is 30 s, and a shingled disk can be busy with itself for longer.
+TIMEOUT_S = 180
 
 
 class Failure(Exception):
@@ -169,9 +177,16 @@ def _run(
     return subprocess.CompletedProcess([], process.returncode, output)
 
 
-def run(argv: Sequence[str | Path], *, accept: Sequence[int] = (0,), show: bool = False, whole: bool = False) -> str:
+def run(
+    argv: Sequence[str | Path],
+    *,
+    accept: Sequence[int] = (0,),
+    show: bool = False,
+    keep: Sequence[int] = (),
+    whole: bool = False,
+) -> str:
     """What a stock program prints; `show` passes it on to the user as it comes."""
-    done = _run(argv, show=show, whole=whole)
+    done = _run(argv, show=show, keep=keep, whole=whole)
     output = done.stdout or ""
     if done.returncode not in accept:
         last = f": {output.strip().splitlines()[-1].rstrip('.')}" if output.strip() else ""
@@ -236,7 +251,7 @@ def parse_journal_super(data: bytes) -> JournalSuper:
     if v3:
         blank = data[:CHECKSUM_OFFSET] + bytes(4) + data[CHECKSUM_OFFSET + 4 : 1024]
         if crc32c(blank) != struct.unpack_from(">I", data, CHECKSUM_OFFSET)[0]:
-            raise Failure("the journal superblock does not fit its checksum; e2fsck can say more.")
+            raise Failure("the journal superblock does not fit its checksum.")
     signature = struct.unpack_from(">4I", data, MARKER_OFFSET)
     marked = start != 0 and signature == (MARKER_MAGIC, MARKER_VERSION, sequence, start)
     known, end = (struct.unpack_from(">I", data, MARKER_OFFSET + at)[0] for at in (16, 44))
@@ -303,6 +318,18 @@ class Volume:
             file.seek(block * self.block_size)
             return parse_journal_super(file.read(1024))
 
+    def need_readable_log(self) -> None:
+        """e2fsck -p puts an empty journal in the place of one that it cannot read, and says that all is well."""
+        if "needs_recovery" not in self.features:
+            return
+        try:
+            self.journal_super()
+        except Failure as failure:
+            raise Failure(
+                f"{self.path} has a log, and {str(failure).rstrip('.')}: to go on loses all that is in the log alone;"
+                f" copy the whole device, then run e2fsck -f {shlex.quote(str(self.path))}, and run this again."
+            ) from None
+
     def journal_runs(self) -> list[tuple[int, int, int]]:
         """Of the journal's inode: the first and last block of each run, and where it begins on the volume."""
         said = run(["debugfs", "-c", "-R", "stat <8>", self.path])
@@ -324,15 +351,15 @@ class Volume:
 
 
 def read_volume(path: Path) -> Volume:
+    with path.open("rb") as file:
+        file.seek(KIB)
+        superblock = file.read(KIB)
     try:
         # 1: the volume is described, but its journal could not be; a conversion that was cut off can leave that.
         said = run(["dumpe2fs", "-h", path], accept=(0, 1))
     except Failure as failure:
         raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
     # dumpe2fs prints these as they are, and a line break in one of them could pass for what it says of the volume.
-    with path.open("rb") as file:
-        file.seek(KIB)
-        superblock = file.read(KIB)
     for what, (at, length) in TEXTS.items():
         if b"\n" in superblock[at : at + length].partition(b"\0")[0]:
             raise Failure(f"{path}: the superblock has a line break in its {what}: expected one line; is it forged?")
@@ -355,6 +382,10 @@ class Mount:
     directory: Path
     kind: str
     options: str  # of this mount, then of the file system
+
+    @property
+    def where(self) -> str:
+        return shown(str(self.directory))
 
     @property
     def read_only(self) -> bool:
@@ -416,6 +447,8 @@ def find_device(named: str) -> Path:
             names = " and ".join(map(str, found)) or "no device"
             raise Failure(f"{named} names {names}: expected one device.")
         return found[0]
+    if not named:
+        raise Failure("the name is empty: expected a device, an image file or a mount point.")
     path = Path(named)
     if not path.exists():
         raise Failure(f"{path} does not exist.")
@@ -425,7 +458,10 @@ def find_device(named: str) -> Path:
         if not devices or not devices[-1].exists():
             raise Failure(f"no device is mounted on {path}: expected a device, an image file or a mount point.")
         return Path("/dev") / devices[-1].resolve().name.replace("!", "/")
-    return path
+    if not (path.is_block_device() or path.is_file()):
+        raise Failure(f"{path} is something else: expected a device, an image file or a mount point.")
+    # A link below /dev/disk may name another disk before this is over, and a name with "-" in front is no option.
+    return path.resolve()
 
 
 @contextlib.contextmanager
@@ -433,12 +469,14 @@ def held(path: Path, what: str) -> Iterator[list[int]]:
     """As long as one of these descriptors is open, a block device cannot be mounted, checked or held by others."""
     mount = mounted(path)
     if mount is not None:
-        raise Failure(f"{path} is mounted on {mount.directory}: {what} needs it unmounted.")
+        raise Failure(f"{path} is mounted on {mount.where}: {what} needs it unmounted.")
     with contextlib.ExitStack() as stack:
         descriptors = []
         if stat.S_ISBLK(path.stat().st_mode):
             try:
                 descriptors.append(os.open(path, os.O_RDONLY | os.O_EXCL))
+            except PermissionError:
+                raise
             except OSError as error:
                 raise Failure(f"{path} is in use ({os.strerror(error.errno or 0)}): {what} needs it alone.") from None
             stack.callback(os.close, descriptors[-1])
@@ -479,20 +517,32 @@ def refuse_in_use(path: Path, what: str) -> None:
 
 
 def refuse_part(path: Path) -> None:
-    """Half of a mirror looks like a file system of its own."""
-    done = _run(["blkid", "-p", "-o", "value", "-s", "TYPE", path])
-    found = "several at once" if done.returncode == 8 else done.stdout.strip()
+    """Half of a mirror looks like a file system of its own; so does a disk that was one before it got partitions."""
+    done = _run(["blkid", "-p", "-o", "export", "-s", "TYPE", "-s", "PTTYPE", path])
+    said = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    found = "several at once" if done.returncode == 8 else said.get("TYPE", "")
     if found and not found.startswith("ext"):
         raise Failure(f"{path} is of type {found}: expected ext4, and not a part of something larger.")
+    if "PTTYPE" in said:
+        raise Failure(f"{path} has a partition table ({said['PTTYPE']}): expected a volume, as one of its partitions.")
+
+
+def refuse_read_only(path: Path, what: str) -> None:
+    writable = os.access(path, os.W_OK)
+    if writable and stat.S_ISBLK(path.stat().st_mode):
+        with path.open("rb") as file:
+            writable = not struct.unpack("i", fcntl.ioctl(file, BLKROGET, bytes(4)))[0]
+    if not writable:
+        raise Failure(f"{path} cannot be written to: {what} writes to it.")
 
 
 @contextlib.contextmanager
-def only_run(path: Path, what: str) -> Iterator[int]:
+def only_run(path: Path, what: str, *, reads: bool = False) -> Iterator[int]:
     """No second run of this program changes an image file; a block device is held while it is changed."""
     with path.open("rb") as file:
         if stat.S_ISREG(path.stat().st_mode):
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, (fcntl.LOCK_SH if reads else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Failure(f"{path} is in use by another ext4lazy: {what} needs it alone.") from None
         yield file.fileno()
@@ -562,7 +612,7 @@ def measure(path: Path, size: int) -> Speed:
 def check_s(volume: Volume, directories: int, speed: Speed) -> float:
     """e2fsck -f: the inode tables in use once in sequence, and an arm's movement for each directory."""
     inodes = volume.number("Inode count") - volume.number("Free inodes")
-    table = inodes * volume.number("Inode size")
+    table = inodes * (volume.number("Inode size") if "Inode size" in volume.header else 128)  # of revision 0
     groups = volume.size / (volume.number("Blocks per group") * volume.block_size)
     return table / speed.bytes_per_s + directories * speed.random_s + 2 * groups * volume.block_size / speed.bytes_per_s
 
@@ -570,6 +620,23 @@ def check_s(volume: Volume, directories: int, speed: Speed) -> float:
 def replay_s(log_bytes: int, blocks: int, speed: Speed) -> float:
     """Stock recovery: the log once, and an arm's movement for each block that goes home."""
     return log_bytes / speed.bytes_per_s + blocks * speed.random_s
+
+
+def disks(path: Path) -> list[Path]:
+    """The disks below a block device, through partitions, device-mapper and md, as folders of sysfs."""
+    info = path.stat()
+    if not stat.S_ISBLK(info.st_mode):
+        return []
+    found, above = set(), [SYSFS / "dev/block" / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"]
+    while above:
+        folder = above.pop().resolve()
+        if (folder / "partition").exists():
+            folder = folder.parent
+        below = list(folder.glob("slaves/*"))
+        above += below
+        if not below:
+            found.add(folder)
+    return sorted(found)
 
 
 # --- Words ----------------------------------------------------------------------
@@ -585,11 +652,20 @@ def size_text(size: float) -> str:
 def time_text(seconds: float) -> str:
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
-    return f"{seconds / HOUR_S:.2g} h"
+    if seconds < 100 * 60:
+        return f"{round(seconds / 60)} min"
+    if seconds < 48 * HOUR_S:
+        return f"{seconds / HOUR_S:.2g} h"
+    return f"{seconds / HOUR_S / 24:.2g} days"
+
+
+def shown(text: str) -> str:
+    """A disk says its label, and where it was mounted: nothing of that may move a terminal's cursor."""
+    return "".join(f"\\x{ord(one):02x}" if unicodedata.category(one) == "Cc" else one for one in text)
 
 
 def say(name: str, text: str) -> None:
-    print(f"  {name + ':':22} {text}")
+    print(f"  {name + ':':22} {shown(text)}")
 
 
 # --- advise and convert -----------------------------------------------------------
@@ -627,7 +703,7 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
     if volume.external_journal is None:
         present = journal_bytes(volume)
         least, most = (blocks * volume.block_size for blocks in JOURNAL_BLOCKS)
-        if present < journal and not least <= journal <= most:
+        if (present < journal or not volume.has_journal) and not least <= journal <= most:
             raise Failure(
                 f"{path} has blocks of {size_text(volume.block_size)} and cannot have a journal of"
                 f" {journal // MIB} MiB: expected {least // MIB} to {most // MIB} MiB."
@@ -647,6 +723,16 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
         return [check, *steps, check]
     unchecked = volume.number("Mount count") >= UNCHECKED or volume.header.get("Filesystem state") != "clean"
     return [check] if unchecked else []
+
+
+def refuse_no_room(volume: Volume, steps: Sequence[Step], journal: int) -> None:
+    """The old journal makes room, too. Until a log is replayed the superblock counts what was free before it."""
+    free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
+    if journal > free and any("-J" in step.argv for step in steps):
+        raise Failure(
+            f"{volume.path} has room for {size_text(free)}: expected {size_text(journal)} for the journal;"
+            " remove files, or take a smaller one with --journal-mib."
+        )
 
 
 def journal_bytes(volume: Volume) -> int:
@@ -678,8 +764,10 @@ def advise(path: Path, journal_mib: int | None) -> int:
         say("journal", f"{size_text(journal_bytes(volume))}, {parts}{small}")
     else:
         say("journal", f"none; {size_text(journal)} would be right")
+    say("free space", size_text(volume.number("Free blocks") * volume.block_size))
     if "needs_recovery" in volume.features and volume.has_journal:
         say("log", "holds metadata; what is said here is of the time before it")
+    _advise_of_system(path)
     directories = volume.directories()
     speed = measure(path, volume.size)
     what = "this disk reads" if stat.S_ISBLK(path.stat().st_mode) else "this file reads"
@@ -689,11 +777,36 @@ def advise(path: Path, journal_mib: int | None) -> int:
         print(f"Nothing is to be converted: mount -t ext4lazy {path} DIRECTORY")
         return OK
     for step in steps:
-        say(step.why, f"{' '.join(step.argv)}: {step.seconds / HOUR_S:.2f} h")
+        say(step.why, f"{' '.join(step.argv)}: {time_text(step.seconds)}")
+    refuse_no_room(volume, steps, journal)
     total = sum(step.seconds for step in steps)
-    print(f"Converting takes about {total / HOUR_S:.2f} h on this disk; a shingled disk may need several times that.")
+    print(f"Converting takes about {time_text(total)} on this disk; a shingled disk may need several times that.")
+    mount = mounted(path)
+    if mount is not None:
+        print(f"It is mounted on {mount.where}: unmount it first.")
     print(f"It can be stopped and run again: ext4lazy convert {path}")
     return OK
+
+
+def _advise_of_system(path: Path) -> None:
+    """What this computer lacks, and what its disks need."""
+    release = os.uname().release
+    loaded = "ext4lazy" in FILE_SYSTEMS.read_text().split()
+    built = shutil.which("modinfo") and _run(["modinfo", "-k", release, "-n", "ext4lazy"]).returncode == 0
+    missing = f"none for Linux {release}; DKMS builds it for kernels of the 6.12 line whose headers are installed"
+    say("module", "loaded" if loaded else f"built for Linux {release}" if built else missing)
+    with contextlib.suppress(OSError):
+        if (SYSFS / SECURE_BOOT).read_bytes()[4:5] == b"\1":
+            say("Secure Boot", "on; the module must be signed: mokutil --test-key /var/lib/dkms/mok.pub")
+        else:
+            say("Secure Boot", "off")
+    for disk in disks(path):
+        with contextlib.suppress(OSError, ValueError):
+            limit = int((disk / "device/timeout").read_text())
+            more = f"; a shingled disk may need {TIMEOUT_S} s" if limit < TIMEOUT_S else ""
+            say("timeout", f"{limit} s for /dev/{disk.name}{more}")
+            if (disk / "queue/rotational").read_text().strip() == "1":
+                say("spin-down", f"no disk tells when it stops; hdparm -S 241 /dev/{disk.name} makes that 30 min")
 
 
 def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
@@ -740,7 +853,12 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
             _refuse_foreign(volume)
             refuse_part(path)
             volume.need_journal()
-            steps = conversion(volume, _journal_wanted(volume, journal_mib))
+            volume.need_readable_log()
+            refuse_read_only(path, "converting")
+            journal = _journal_wanted(volume, journal_mib)
+            steps = conversion(volume, journal)
+            if "needs_recovery" not in volume.features:
+                refuse_no_room(volume, steps, journal)
             kept = not steps and _is_kept(volume)
         ready = not steps
         if kept or (dry_run and ready):
@@ -773,11 +891,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
                 if steps[0] == last:
                     raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
                 last = steps[0]
-                free = volume.number("Free blocks") * volume.block_size + journal_bytes(volume)
-                if any("-J" in step.argv for step in steps) and journal > free:
-                    raise Failure(
-                        f"{path} has room for {size_text(free)}: expected {size_text(journal)} for the journal."
-                    )
+                refuse_no_room(volume, steps, journal)
                 if device and "-J" in last.argv:
                     # This command refuses a device that is held: it gets another device over it.
                     with loop_over(path) as (over, descriptor):
@@ -858,8 +972,15 @@ def _pack(volume: Volume) -> None:
         with path.open("r+b", buffering=0) as target, logged.open("rb") as source:
             for places in (log, [(KIB, KIB)], [(journal * size, size)]):
                 for at, length in places:
-                    os.pwrite(target.fileno(), os.pread(source.fileno(), length, at), at)
+                    written_whole(target.fileno(), os.pread(source.fileno(), length, at), at)
                 os.fsync(target.fileno())
+
+
+def written_whole(file: int, data: bytes, at: int) -> None:
+    """The kernel may write less than it was given: half a block of a log would end it there."""
+    while data:
+        count = os.pwrite(file, data, at)
+        data, at = data[count:], at + count
 
 
 def _log(numbers: Sequence[int], size: int, contents: Path, image: Path) -> None:
@@ -908,6 +1029,8 @@ def _refuse_foreign(volume: Volume) -> None:
     system = volume.header.get("Filesystem OS type", "")
     if system != "Linux":
         raise Failure(f"{volume.path} is a file system of {system or 'no system'}: expected one of Linux.")
+    for feature in sorted({"read-only", "shared_blocks"} & volume.features):
+        raise Failure(f"{volume.path} has the feature {feature}, and Linux never writes to it: expected one without.")
 
 
 def _journal_wanted(volume: Volume, journal_mib: int | None) -> int:
@@ -1050,7 +1173,9 @@ _STATES = {
 
 
 def _print_status(path: Path, volume: Volume, facts: dict[str, object]) -> None:
-    where = f"mounted on {facts['mounted_on']} as {facts['type']}" if "mounted_on" in facts else "not mounted"
+    where = (
+        f"mounted on {shown(str(facts['mounted_on']))} as {facts['type']}" if "mounted_on" in facts else "not mounted"
+    )
     print(f"{path}: ext4, {size_text(volume.size)}, {where}")
     say("log", _STATES[str(facts["log"])])
     if facts.get("journal_error"):
@@ -1086,6 +1211,11 @@ def drain(path: Path) -> int:
     mount = mounted(path)
     if mount is not None:
         return _drain_mounted(path, mount)
+    with only_run(path, "draining") as lock:
+        return _drain_unmounted(path, lock)
+
+
+def _drain_unmounted(path: Path, lock: int) -> int:
     refuse_in_use(path, "draining")
     volume = read_volume(path)
     refuse_part(path)
@@ -1097,8 +1227,10 @@ def drain(path: Path) -> int:
             print(f"Files that were deleted while they were open are perhaps half freed: {_by_hand(volume)}")
             return DAMAGED
         return _say_errors(volume)
+    refuse_read_only(path, "draining")
+    volume.need_readable_log()
     try:
-        run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True)
+        run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
     except Failure as failure:
         raise Failure(f"{str(failure).rstrip('.')}; {_by_hand(volume)}.") from None
     after = read_volume(path)
@@ -1130,24 +1262,27 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
     if before is None:
         options = mount.options.split(",")
         if "journal_lazy" in options or "norecovery" in options:
-            raise Failure(f"{path} is mounted on {mount.directory} by a kernel that cannot drain it: unmount it first.")
-        print(f"{path} is mounted on {mount.directory} without journal_lazy: there is nothing to drain.")
+            raise Failure(f"{path} is mounted on {mount.where} by a kernel that cannot drain it: unmount it first.")
+        print(f"{path} is mounted on {mount.where} without journal_lazy: there is nothing to drain.")
         return OK
     if mount.read_only:
         # To remount it would make the file system read-only where only this mount is, or the other way round.
-        raise Failure(f"{path} is mounted on {mount.directory} read-only: expected a mount that can be written to.")
-    # Else options of /etc/fstab come in that this mount does not have.
-    run(["mount", "-i", "--options-source", "mtab", "-o", "remount,journal_lazy_drain", mount.directory])
+        raise Failure(f"{path} is mounted on {mount.where} read-only: expected a mount that can be written to.")
     directory = os.open(mount.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        device = os.fstat(directory).st_dev
+        if f"{os.major(device)}:{os.minor(device)}" != mount.device:
+            raise Failure(f"something else is mounted over {path} on {mount.where}: unmount that first.")
+        # Else options of /etc/fstab come in that this mount does not have.
+        run(["mount", "-i", "--options-source", "mtab", "-o", "remount,journal_lazy_drain", mount.directory])
         fcntl.ioctl(directory, IOC_CHECKPOINT, struct.pack("I", 0))
     except OSError as error:
-        raise Failure(f"{mount.directory}: the kernel did not checkpoint ({error.strerror}).") from None
+        raise Failure(f"{mount.where}: the kernel did not checkpoint ({error.strerror}).") from None
     finally:
         os.close(directory)
     after = statistics_of(mount) or {}
     print(f"{path}: {before.get('live_blocks')} blocks were in the log, {after.get('live_blocks')} are now.")
-    print(f"Unmounting {mount.directory} leaves the log empty; until then metadata may come to it again.")
+    print(f"Unmounting {mount.where} leaves the log empty; until then metadata may come to it again.")
     return OK
 
 
@@ -1200,7 +1335,8 @@ def superblock_in_log(volume: Volume, journal: JournalSuper) -> bytes | None:
             near = (newest(around(journal.end - back), journal.known) for back in range(3, NEAR))
             place = next((copy for copy in near if copy), None)
         place = place or newest(journal.start, journal.sequence)
-        return None if place is None else block(place)[offset : offset + KIB]
+        found = block(place)[offset : offset + KIB] if place is not None else b""
+        return found if len(found) == KIB else None
 
 
 def _reason(superblock: bytes) -> str | None:
@@ -1244,6 +1380,11 @@ def check(path: Path, scratch: Path) -> int:
     mount = mounted(path)
     if mount is not None:
         return _scrub(path, mount)
+    with only_run(path, "checking", reads=True):
+        return _check_copy(path, scratch)
+
+
+def _check_copy(path: Path, scratch: Path) -> int:
     refuse_in_use(path, "checking")
     volume = read_volume(path)
     volume.need_journal()
@@ -1269,17 +1410,15 @@ def _scrub(path: Path, mount: Mount) -> int:
     """A log in use is the kernel's to check, if it can."""
     folder = _statistics_folder(mount)
     if folder is None or not (folder / "scrub").exists():
-        raise Failure(
-            f"{path} is mounted on {mount.directory}: checking needs it unmounted (this kernel offers no scrub)."
-        )
-    print(f"{mount.directory}: the kernel reads its whole log", flush=True)
+        raise Failure(f"{path} is mounted on {mount.where}: checking needs it unmounted (this kernel offers no scrub).")
+    print(f"{mount.where}: the kernel reads its whole log", flush=True)
     (folder / "scrub").write_text("1\n")
     damaged = int((statistics_of(mount) or {}).get("damaged_blocks", 0))
     if not damaged:
-        print(f"{mount.directory}: no damage in the log.")
+        print(f"{mount.where}: no damage in the log.")
         return OK
     print(
-        f"{mount.directory}: {damaged} damaged blocks of the log since it was mounted. The kernel's messages name them,"
+        f"{mount.where}: {damaged} damaged blocks of the log since it was mounted. The kernel's messages name them,"
         " and say where e2fsck is needed."
     )
     return DAMAGED
@@ -1347,7 +1486,18 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
 # --- The command line -------------------------------------------------------------
 
 
+def _fill_standard_streams() -> None:
+    """A program that is started without one opens the volume as that, and what it prints is written there."""
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(null, True)
+    os.close(null)
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    _fill_standard_streams()
     parser = argparse.ArgumentParser(
         prog="ext4lazy", description="Looks after ext4 volumes that are mounted with journal_lazy."
     )
@@ -1390,29 +1540,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
     try:
-        asked.device = find_device(asked.device)
-        if asked.command == "advise":
-            return advise(asked.device, asked.journal_mib)
-        if asked.command == "convert":
-            return convert(asked.device, asked.journal_mib, dry_run=asked.dry_run, yes=asked.yes)
-        if asked.command == "status":
-            return status(asked.device, scan=asked.scan, as_json=asked.json, short=asked.short)
-        if asked.command == "drain":
-            return drain(asked.device)
-        if asked.command == "due":
-            return due(asked.device)
-        return check(asked.device, asked.scratch)
+        status = _run_command(asked)
+        sys.stdout.flush()
+        return status
     except Stopped:
         more = "; run again, it goes on" if asked.command in ("convert", "drain") else ""
         sys.stderr.write(f"ext4lazy: stopped by {signal.Signals(signals.got).name}{more}.\n")
         return 128 + signals.got
     except Failure as failure:
-        sys.stderr.write(f"ext4lazy: {failure}\n")
+        sys.stderr.write(f"ext4lazy: {shown(str(failure))}\n")
     except PermissionError as error:
         sys.stderr.write(f"ext4lazy: {error.filename or asked.device} may not be opened: expected root.\n")
     except OSError as error:
-        sys.stderr.write(f"ext4lazy: {error.filename or asked.device}: {error.strerror}.\n")
+        output = error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC)
+        where = "what it prints cannot be written" if output else error.filename or asked.device
+        sys.stderr.write(f"ext4lazy: {where}: {error.strerror}.\n")
+        if output:
+            # What is left in the buffer has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return FAILED
+
+
+def _run_command(asked: argparse.Namespace) -> int:
+    asked.device = find_device(asked.device)
+    if asked.command == "advise":
+        return advise(asked.device, asked.journal_mib)
+    if asked.command == "convert":
+        return convert(asked.device, asked.journal_mib, dry_run=asked.dry_run, yes=asked.yes)
+    if asked.command == "status":
+        return status(asked.device, scan=asked.scan, as_json=asked.json, short=asked.short)
+    if asked.command == "drain":
+        return drain(asked.device)
+    if asked.command == "due":
+        return due(asked.device)
+    return check(asked.device, asked.scratch)
 
 
 if __name__ == "__main__":
