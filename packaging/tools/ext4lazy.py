@@ -1335,8 +1335,7 @@ def superblock_in_log(volume: Volume, journal: JournalSuper) -> bytes | None:
             near = (newest(around(journal.end - back), journal.known) for back in range(3, NEAR))
             place = next((copy for copy in near if copy), None)
         place = place or newest(journal.start, journal.sequence)
-        found = block(place)[offset : offset + KIB] if place is not None else b""
-        return found if len(found) == KIB else None
+        return None if place is None else block(place)[offset : offset + KIB]
 
 
 def _reason(superblock: bytes) -> str | None:
