@@ -895,7 +895,8 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
                 if device and "-J" in last.argv:
                     # This command refuses a device that is held: it gets another device over it.
                     with loop_over(path) as (over, descriptor):
-                        step = dataclasses.replace(last, argv=(*last.argv[:-1], str(over)))
+                        why = f"{last.why} ({over} is {path})"
+                        step = dataclasses.replace(last, why=why, argv=(*last.argv[:-1], str(over)))
                         _do(step, volume, [lock, *keep, descriptor])
                 else:
                     _do(last, volume, [lock, *keep])
@@ -1167,7 +1168,7 @@ _STATES = {
     "none": "there is no journal",
     "empty": "empty; the volume is plain ext4",
     "kept": "kept by journal_lazy; everybody else replays it",
-    "stock": "of stock ext4",
+    "stock": "that of stock ext4, without journal_lazy",
     "in use": "in use by journal_lazy",
 }
 
@@ -1387,6 +1388,7 @@ def _check_copy(path: Path, scratch: Path) -> int:
     refuse_in_use(path, "checking")
     volume = read_volume(path)
     volume.need_journal()
+    volume.need_readable_log()
     with signals.between_programs(), _copy_of(volume, scratch) as copy:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
