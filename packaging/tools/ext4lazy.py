@@ -297,7 +297,7 @@ class Volume:
             # -c: bitmaps that do not fit their checksums are no matter here.
             said = run(["debugfs", "-c", "-R", "bmap <8> 0", self.path])
             numbers = re.findall(r"^(\d+)$", said, flags=re.MULTILINE)
-            if len(numbers) != 1:
+            if len(numbers) != 1 or numbers == ["0"]:
                 raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
             return self.path, int(numbers[0])
         found = devices_with("UUID", self.external_journal)
