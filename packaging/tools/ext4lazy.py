@@ -826,9 +826,10 @@ def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
     for step in steps:
         say(step.why, " ".join(step.argv))
     print(f"How long that takes: ext4lazy advise {shlex.quote(str(volume.path))}")
-    print("Convert it? [y/N] ", end="", flush=True)
-    held, signals.held = signals.held, 0  # a signal ends the question at once
+    held, signals.held = signals.held, 0  # a signal ends the question at once, also one that came just before it
     try:
+        signals.check()
+        print("Convert it? [y/N] ", end="", flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     finally:
         signals.held = held

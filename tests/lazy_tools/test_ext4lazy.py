@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -442,6 +443,25 @@ def test_at_a_terminal_convert_says_what_is_there_and_asks(folder: Path, typed: 
     assert "Convert it? [y/N]" in said
     assert ("stopped by SIGINT" if typed == "\x03" else "is left as it is") in said
     assert digest(volume) == before
+
+
+def test_a_signal_just_before_the_question_ends_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came while signals are held, and the question would wait for an answer for ever."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(tool, "signals", signals := tool.Signals())
+    monkeypatch.setattr(tool.sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(tool.sys, "stdout", Terminal())
+    monkeypatch.setattr(tool, "say", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, signals._handle)
+    try:
+        with signals.between_programs(), pytest.raises(tool.Stopped):
+            tool.agreed(tool.read_volume(convertible(folder)), [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(("typed", "options"), [("y\n", ()), ("", ("--yes",))])
