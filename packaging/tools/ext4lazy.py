@@ -1477,7 +1477,8 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
     name = folder.name
     with contextlib.ExitStack() as stack:
         loop = run(["losetup", "--find", "--show", changes], whole=True).strip()
-        stack.callback(run, ["losetup", "--detach", loop], whole=True)
+        stack.callback(run, ["losetup", "--detach", loop], accept=(0, 1), whole=True)  # 1: it is gone already
+        changes.unlink()
         table = f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"
         try:
             run(["dmsetup", "create", name, "--table", table], whole=True)
@@ -1488,7 +1489,13 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
             ) from None
         stack.callback(run, ["dmsetup", "remove", "--retry", name], whole=True)
         run(["dmsetup", "mknodes", name], whole=True)
-        yield Path("/dev/mapper") / name
+        device = Path("/dev/mapper") / name
+        # If this process is killed, the kernel removes both: a snapshot that stayed would keep the volume from being mounted.
+        stack.enter_context(device.open("rb"))
+        run(["losetup", "--detach", loop], whole=True)
+        run(["dmsetup", "remove", "--deferred", name], whole=True)
+        stack.callback(run, ["dmsetup", "message", name, "0", "@cancel_deferred_remove"], whole=True)
+        yield device
 
 
 # --- The command line -------------------------------------------------------------
