@@ -1490,7 +1490,7 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
         stack.callback(run, ["dmsetup", "remove", "--retry", name], whole=True)
         run(["dmsetup", "mknodes", name], whole=True)
         device = Path("/dev/mapper") / name
-        # If this process is killed, the kernel removes both: a snapshot that stayed would keep the volume from being mounted.
+        # If this process is killed, the kernel removes both: a snapshot that stayed would keep the volume from a mount.
         stack.enter_context(device.open("rb"))
         run(["losetup", "--detach", loop], whole=True)
         run(["dmsetup", "remove", "--deferred", name], whole=True)

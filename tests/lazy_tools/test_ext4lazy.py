@@ -325,7 +325,11 @@ def test_a_signal_leaves_no_snapshot_and_no_loop_device(folder: Path, program: s
         folder,
         losetup=f'real losetup "$@"; {wait if program == "losetup" else ""}',
         dmsetup=f"""case $1 in
-            create) echo $2 >{table}; mkdir -p /dev/mapper; touch /dev/mapper/$2; {wait if program == "dmsetup" else ":"} ;;
+            create)
+                echo $2 >{table}
+                mkdir -p /dev/mapper
+                touch /dev/mapper/$2
+                {wait if program == "dmsetup" else ""} ;;
             remove) [ "$2" = --deferred ] || rm {table} /dev/mapper/$3 ;;
             esac""",
         e2fsck=f"exec >/dev/null; {wait}; exit 32",
