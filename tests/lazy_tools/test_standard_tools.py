@@ -175,6 +175,19 @@ def test_an_incompatible_feature_would_keep_everybody_off(volume: Path, command:
     assert digest(volume) == before
 
 
+@needs_loop
+def test_fsck_goes_by_the_line_in_fstab(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fstab = volume.with_suffix(".fstab")
+    monkeypatch.setenv("FSTAB_FILE", str(fstab))
+    with loop(volume) as device:
+        fstab.write_text("")
+        assert "fsck.ext4 " in stock("fsck", "-N", device)
+        fstab.write_text(f"{device} /data ext4lazy defaults 0 2\n")
+        monkeypatch.setattr(volumes, "PATH", f"{volumes.TOOLS}:{PATH}")
+        assert "fsck.ext4lazy " in stock("fsck", "-N", device)
+    assert "without one, `fsck` runs e2fsck" in GUIDE
+
+
 @contextlib.contextmanager
 def unwritable(backing: Path) -> Iterator[Path]:
     """Through --read-only: what --setro sets stays with the number of the loop device."""
