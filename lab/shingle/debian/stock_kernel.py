@@ -41,7 +41,7 @@ _MODULES = (
 )  # fmt: skip
 _PROGRAMS = (
     "/bin/dash", "/bin/mount", "/bin/umount", "/sbin/losetup", "/sbin/dmsetup", "/sbin/fsck", "/sbin/blkid",
-    "/sbin/blockdev", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs", "/sbin/debugfs",
+    "/sbin/blockdev", "/sbin/modprobe", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs", "/sbin/debugfs",
     "/usr/bin/python3",
 )  # fmt: skip
 
@@ -398,7 +398,6 @@ def guest(
         take_python(tool, root)
     (root / "init").write_text(INIT.replace("MODULES", "virtio_blk loop dm-snapshot"))
     (root / "init").chmod(0o755)
-    (root / "sbin/modprobe").symlink_to("/usr/bin/modprobe")  # where the kernel looks for it
     return Guest(chosen.image, packed(root, folder / "initrd"))
 
 
