@@ -64,7 +64,7 @@ def page(records: Sequence[Record]) -> str:
         text += f"\n## {title[0].upper()}{title[1:]}\n{_HEADINGS}"
         for file_system, name in sorted(COLUMNS, key=lambda each: until_quiet_s(records, each[0] + host, each[1])):
             text += _row(cell(records, file_system + host, name), file_system, name)
-    return f"{text}\n## What it means\n{EXPERIMENT.finding}\n"
+    return text
 
 
 def _row(found: Record, file_system: str, name: str) -> str:
@@ -110,17 +110,6 @@ EXPERIMENT = Experiment(
     source="FAST'17, section 4.3.2, beyond it",
     runs=runs,
     phases=(TOP, BELOW, workload.UNMOUNT),
-    finding=(
-        "Where directories lie at the top ext4 scatters data over 9,579 bands, and journal_lazy, which logs the "
-        "metadata, still over 3,877: it is ahead of ext4, with the paper's share 1,790 s for 5,651, and 4,481 for "
-        "12,154 with the cleaning, and behind all others. With its directories below one it is ahead of Btrfs and "
-        "XFS on both hosts: with the paper's share 273 s and 695 (Btrfs 331 and 773, XFS 697 and 1,071, ext4 300 "
-        "and 954). F2FS and NILFS2 write data in order, too, and hardly use the cache: 251 s and 281, 235 and 252; "
-        "as metadata are all that journal_lazy puts in order, it cannot be ahead of them where data are scattered. "
-        "Only ext4 with directories at the top overruns the cache on both hosts, XFS with the paper's share, "
-        "nothing else does. Btrfs writes 35 to 37 GiB and NILFS2 40.8 where the others write 27 to 35: less of what "
-        "is deleted soon is deleted before it is written."
-    ),
     expectations=(
         expected("the disk is quiet with journal_lazy twice as soon as with ext4", [(LAZY, TOP)], [(BASELINE, TOP)], 2),
         expected(

@@ -173,6 +173,13 @@ def parts_s(record: Record, *names: str) -> float:
     return sum(float(part["ns"]) for part in record["load"]["parts"] if not names or part["name"] in names) / 1e9
 
 
+def calls_s(record: Record) -> float:
+    """What the calls that make a name cost the processor."""
+    made = record["load"]["operations"]
+    names = sum(int(made.get(name, 0)) for name in ("mkdir", "create"))
+    return names * float(record["configuration"]["name_ns"]) / 1e9
+
+
 def metadata_read(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:
     """MiB of metadata read in a phase; what journal_lazy reads from its journal is metadata too."""
     home, logged = mib(file_system, name, "metadata_read"), mib(file_system, name, "journal_read")
