@@ -297,7 +297,7 @@ class Volume:
             # -c: bitmaps that do not fit their checksums are no matter here.
             said = run(["debugfs", "-c", "-R", "bmap <8> 0", self.path])
             numbers = re.findall(r"^(\d+)$", said, flags=re.MULTILINE)
-            if len(numbers) != 1:
+            if len(numbers) != 1 or numbers == ["0"]:
                 raise Failure(f"{self.path}: debugfs does not say where the journal begins.")
             return self.path, int(numbers[0])
         found = devices_with("UUID", self.external_journal)
@@ -318,16 +318,20 @@ class Volume:
             file.seek(block * self.block_size)
             return parse_journal_super(file.read(1024))
 
-    def need_readable_log(self) -> None:
+    def need_readable_log(self, advice: str) -> None:
         """e2fsck -p puts an empty journal in the place of one that it cannot read, and says that all is well."""
         if "needs_recovery" not in self.features:
             return
+        try:
+            self.journal_place()
+        except Failure:
+            return  # e2fsck has a copy of the journal's inode
         try:
             self.journal_super()
         except Failure as failure:
             raise Failure(
                 f"{self.path} has a log, and {str(failure).rstrip('.')}: to go on loses all that is in the log alone;"
-                f" copy the whole device, then run e2fsck -f {shlex.quote(str(self.path))}, and run this again."
+                f" copy the whole device, then {advice}."
             ) from None
 
     def journal_runs(self) -> list[tuple[int, int, int]]:
@@ -822,9 +826,10 @@ def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
     for step in steps:
         say(step.why, " ".join(step.argv))
     print(f"How long that takes: ext4lazy advise {shlex.quote(str(volume.path))}")
-    print("Convert it? [y/N] ", end="", flush=True)
-    held, signals.held = signals.held, 0  # a signal ends the question at once
+    held, signals.held = signals.held, 0  # a signal ends the question at once, also one that came just before it
     try:
+        signals.check()
+        print("Convert it? [y/N] ", end="", flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     finally:
         signals.held = held
@@ -853,7 +858,9 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
             _refuse_foreign(volume)
             refuse_part(path)
             volume.need_journal()
-            volume.need_readable_log()
+            # Half of a conversion is no matter for e2fsck -f and a yes to all it asks.
+            forget = f"debugfs -w -c -R 'feature ^needs_recovery' {shlex.quote(str(path))}"
+            volume.need_readable_log(f"{forget}, then convert again")
             refuse_read_only(path, "converting")
             journal = _journal_wanted(volume, journal_mib)
             steps = conversion(volume, journal)
@@ -895,7 +902,8 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
                 if device and "-J" in last.argv:
                     # This command refuses a device that is held: it gets another device over it.
                     with loop_over(path) as (over, descriptor):
-                        step = dataclasses.replace(last, argv=(*last.argv[:-1], str(over)))
+                        why = f"{last.why} ({over} is {path})"
+                        step = dataclasses.replace(last, why=why, argv=(*last.argv[:-1], str(over)))
                         _do(step, volume, [lock, *keep, descriptor])
                 else:
                     _do(last, volume, [lock, *keep])
@@ -1167,7 +1175,7 @@ _STATES = {
     "none": "there is no journal",
     "empty": "empty; the volume is plain ext4",
     "kept": "kept by journal_lazy; everybody else replays it",
-    "stock": "of stock ext4",
+    "stock": "that of stock ext4, without journal_lazy",
     "in use": "in use by journal_lazy",
 }
 
@@ -1228,7 +1236,7 @@ def _drain_unmounted(path: Path, lock: int) -> int:
             return DAMAGED
         return _say_errors(volume)
     refuse_read_only(path, "draining")
-    volume.need_readable_log()
+    volume.need_readable_log(_by_hand(volume))
     try:
         run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
     except Failure as failure:
@@ -1335,8 +1343,7 @@ def superblock_in_log(volume: Volume, journal: JournalSuper) -> bytes | None:
             near = (newest(around(journal.end - back), journal.known) for back in range(3, NEAR))
             place = next((copy for copy in near if copy), None)
         place = place or newest(journal.start, journal.sequence)
-        found = block(place)[offset : offset + KIB] if place is not None else b""
-        return found if len(found) == KIB else None
+        return None if place is None else block(place)[offset : offset + KIB]
 
 
 def _reason(superblock: bytes) -> str | None:
@@ -1388,6 +1395,7 @@ def _check_copy(path: Path, scratch: Path) -> int:
     refuse_in_use(path, "checking")
     volume = read_volume(path)
     volume.need_journal()
+    volume.need_readable_log(_by_hand(volume))
     with signals.between_programs(), _copy_of(volume, scratch) as copy:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
@@ -1469,7 +1477,8 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
     name = folder.name
     with contextlib.ExitStack() as stack:
         loop = run(["losetup", "--find", "--show", changes], whole=True).strip()
-        stack.callback(run, ["losetup", "--detach", loop], whole=True)
+        stack.callback(run, ["losetup", "--detach", loop], accept=(0, 1), whole=True)  # 1: it is gone already
+        changes.unlink()
         table = f"0 {sectors} snapshot {volume.path.resolve()} {loop} N 8"
         try:
             run(["dmsetup", "create", name, "--table", table], whole=True)
@@ -1480,7 +1489,13 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
             ) from None
         stack.callback(run, ["dmsetup", "remove", "--retry", name], whole=True)
         run(["dmsetup", "mknodes", name], whole=True)
-        yield Path("/dev/mapper") / name
+        device = Path("/dev/mapper") / name
+        # If this process is killed, the kernel removes both: a snapshot that stayed would keep the volume from a mount.
+        stack.enter_context(device.open("rb"))
+        run(["losetup", "--detach", loop], whole=True)
+        run(["dmsetup", "remove", "--deferred", name], whole=True)
+        stack.callback(run, ["dmsetup", "message", name, "0", "@cancel_deferred_remove"], whole=True)
+        yield device
 
 
 # --- The command line -------------------------------------------------------------

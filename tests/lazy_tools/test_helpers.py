@@ -97,7 +97,8 @@ def test_a_mount_that_fails_is_not_tried_as_something_else(folder: Path) -> None
 
 def umount(folder: Path, log: str, *options: str, terminal: bool = True) -> tuple[int, str]:
     fake(folder, "umount", f"exit {32 if '-f' in options else 0}")
-    fake(folder, "findmnt", "echo /dev/sdz")
+    # The uppermost of those that are mounted there is the last.
+    fake(folder, "findmnt", "echo /dev/below; echo /dev/sdz")
     fake(folder, "ext4lazy", f"echo {log}")
     argv = ["sh", volumes.TOOLS / "umount.ext4lazy", "/mnt/a b", *options]
     if terminal:
@@ -113,7 +114,7 @@ def test_at_a_terminal_an_unmount_says_that_the_log_is_kept(folder: Path) -> Non
     assert "/dev/sdz keeps its newest metadata in its log" in said
     assert said.endswith("ext4lazy drain /dev/sdz\n")
     assert calls(folder) == [
-        "findmnt -n -o SOURCE --mountpoint /mnt/a b", "umount -i -n -v /mnt/a b", "ext4lazy status --short /dev/sdz",
+        "findmnt -n -v -o SOURCE --mountpoint /mnt/a b", "umount -i -n -v /mnt/a b", "ext4lazy status --short /dev/sdz",
     ]  # fmt: skip
 
 

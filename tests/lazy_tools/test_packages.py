@@ -18,7 +18,7 @@ from shingle.paths import ROOT
 
 DEBIAN = ROOT / "packaging/debian"
 # Of packages that build the packages: what they bring, and what brings it.
-NEEDED = {"lintian": "lintian", "dpkg-buildpackage": "dpkg-dev", "dh_dkms": "dh-dkms"}
+NEEDED = {"lintian": "lintian", "dpkg-buildpackage": "dpkg-dev", "dh": "debhelper", "dh_dkms": "dh-dkms"}
 FSTAB = "/dev/sdb1 /data ext4lazy noatime 0 2\n"
 
 

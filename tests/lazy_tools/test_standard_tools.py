@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lazy_tools import volumes
-from lazy_tools.volumes import BLOCK, PATH, ext4lazy, loop, make, needs_loop, stock
+from lazy_tools.volumes import BLOCK, PATH, digest, ext4lazy, loop, make, needs_loop, stock
 from shingle.paths import ROOT
 
 GUIDE = " ".join((ROOT / "docs/owners-guide.md").read_text().split())
@@ -158,6 +158,21 @@ def test_e2label_replays_first(volume: Path) -> None:
 def test_e2fsck_replays_first(volume: Path, options: tuple[str, ...]) -> None:
     stock("e2fsck", *options, volume, accept=(0, 1))
     assert lost(volume) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["e2fsck -p", "e2fsck -fn", "dumpe2fs -h", "tune2fs -l", "resize2fs -f -M", "zerofree", "partclone.ext4"],
+)
+def test_an_incompatible_feature_would_keep_everybody_off(volume: Path, command: str) -> None:
+    """So a kept log has none of its own (docs/decisions/0008): e2fsck, too, could not give the files back."""
+    name, *options = command.split()
+    need(name)
+    volumes.change(volume, ["feature FEATURE_I31"])
+    before = digest(volume)
+    options += ["-c", "-o", str(volume.with_suffix(".copy")), "-s"] if name == "partclone.ext4" else []
+    stock(name, *options, volume, accept=(1, 8, 67))
+    assert digest(volume) == before
 
 
 @contextlib.contextmanager

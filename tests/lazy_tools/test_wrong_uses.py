@@ -286,7 +286,7 @@ def test_a_wrong_use(wrong: Wrong, world: Path) -> None:
     before = state(world, line)
     environment = {"PATH": f"{world / 'programs'}:{PATH}", "LC_ALL": "C", "HOME": str(world), "COLUMNS": "200"}
     done = subprocess.run(
-        ["timeout", str(LIMIT_S), "bash", "-c", line],
+        ["timeout", "--kill-after=5", str(LIMIT_S), "bash", "-c", line],
         cwd=world, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     said = done.stderr if not wrong.stock else done.stdout + done.stderr

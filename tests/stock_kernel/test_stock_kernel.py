@@ -235,6 +235,43 @@ def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Gues
         assert done.returncode == 0, f"SEED={SEED}, killed after {CRASH_S:.2f} s: {done.stdout}{done.stderr}"
 
 
+def test_a_check_that_is_killed_leaves_nothing_that_holds_the_volume(guest: Guest, workshop: Path) -> None:
+    """By SIGKILL, in the middle of e2fsck: no snapshot, no loop device, and the volume can be mounted at once."""
+    disk = image(workshop / "killed-check.img", journal_mib=16)
+    booted = guest.boot(
+        """
+        mkdir -p /tmp/bin /tmp/scratch
+        run mount mount -t ext4lazy /dev/vda /mnt
+        echo kept >/mnt/file
+        umount /mnt
+        run check ext4lazy check --scratch /tmp/scratch /dev/vda
+        say behind a check: "$(dmsetup ls) $(losetup --list --noheadings)"
+        cat >/tmp/bin/e2fsck <<'END'
+#!/bin/sh
+dmsetup ls >/tmp/during
+losetup --list --noheadings >>/tmp/during
+kill -KILL $PPID
+END
+        chmod 755 /tmp/bin/e2fsck
+        PATH=/tmp/bin:$PATH ext4lazy check --scratch /tmp/scratch /dev/vda
+        say status: $?
+        say during: $(wc -l </tmp/during)
+        sleep 1
+        say behind a kill: "$(dmsetup ls) $(losetup --list --noheadings)" $(find /tmp/scratch -type f)
+        run again mount -t ext4lazy /dev/vda /mnt
+        say file: $(cat /mnt/file)
+        umount /mnt
+        """,
+        [disk],
+        folder=workshop,
+    )
+    assert booted.one("status") == "137"
+    assert booted.one("during") == "2"
+    assert booted.one("behind a check") == booted.one("behind a kill") == "No devices found"
+    assert booted.one("file") == "kept"
+    no_trouble(booted)
+
+
 def test_a_suspend_finds_no_thread_that_waits_for_a_frozen_one(guest: Guest, workshop: Path) -> None:
     """pm_test=freezer, forty times under a load that keeps the cleaner at work, on four processors."""
     disk = image(workshop / "suspend.img", journal_mib=16)
