@@ -111,7 +111,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         Expectation(
-            "with directories below one, the baseline's run and cleaning together take less than a tenth",
+            "with all directories under one parent, the baseline's run and cleaning together take less than a tenth",
             lambda records: 10 * busy_s(cell(records, BASELINE, BELOW, SEAGATE)) < quiet_s(records, BASELINE, SEAGATE),
         ),
     ),

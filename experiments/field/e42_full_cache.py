@@ -2,8 +2,8 @@
 """A file server that writes more than the persistent cache holds, on the file systems that a user would pick instead.
 
 FAST'17's Postmark at full size, with the paper's memory, on a disk that caches 25 GiB. At a tenth (e40) no cache fills,
-and who scatters what he writes pays only afterwards. ext4 also with the directories below one, where it does not spread
-them. Twice: with the write-back cache as the kernel sets it, and with the paper's, half of which is the disk's,
+and a file system that scatters its writes pays only afterwards. ext4 also with all directories under one parent, where it
+does not spread them. Twice: with the write-back cache as the kernel sets it, and with the paper's, half of which is the disk's,
 strictly, so that more of what is deleted soon reaches the disk (e18).
 """
 
@@ -17,7 +17,7 @@ DRIVE = "st8000as0002"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 OTHERS = ("btrfs", "xfs", "f2fs", "nilfs2")
 TOP, BELOW = "Postmark", "PostmarkBelow"
-WHERE = {TOP: "at the top", BELOW: "below one"}
+WHERE = {TOP: "at the top", BELOW: "under one parent"}
 COLUMNS = (*((each, TOP) for each in (BASELINE, LAZY, *OTHERS)), (BASELINE, BELOW), (LAZY, BELOW))
 KERNELS, PAPERS = "", "-half"
 HOSTS = {KERNELS: "write-back cache as the kernel sets it", PAPERS: "half of the write-back cache, as in the paper"}
@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
     expectations=(
         expected("the disk is quiet with journal_lazy twice as soon as with ext4", [(LAZY, TOP)], [(BASELINE, TOP)], 2),
         expected(
-            "journal_lazy with its directories below one is ahead of Btrfs and XFS",
+            "journal_lazy with all directories under one parent is ahead of Btrfs and XFS",
             [(LAZY, BELOW)],
             [("btrfs", TOP), ("xfs", TOP)],
             1,
