@@ -186,7 +186,7 @@ def test_a_log_elsewhere_is_made_before_the_mount_and_is_no_journal_of_the_drive
 
 def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
     chosen = suite.select(suite.quick(), suite.test_files())
-    assert suite.variants_for(chosen) == []
+    assert suite.flavours_for(chosen) == []
     assert len(chosen) > 10
 
 
