@@ -36,7 +36,7 @@ from shingle.verify.owner_volumes import Kind
 
 DISKS = ("honest", "lying")
 RECORDS = ROOT / "results/owner-cuts.jsonl"
-PAGE = ROOT / "docs/crash-explorer.md"
+PAGE = ROOT / "docs/owner-cuts.md"
 _BEGIN, _END = "<!-- owner-cuts: made by `./shingle lazy cuts --write` -->", "<!-- end -->"
 # Records differ from seed to seed.
 _PER_ROUND = 80
