@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Building a kernel's modules: little metadata, and no gain, because processors and not the disk are what is short.
 
-FAST'17, section 4.2.2, Figures 3 and 10: make -j16 of Linux 4.6 with all its modules, on four cores with two threads
-each. Computing takes no time in the simulated machine, so a build is replayed: what a native one did to its files and
-how long each of its jobs computed (docs/build-traces.md). The recorded build is of the modules of a small configuration
-only, so shares and ratios are compared and no byte counts. On a drive-managed disk, too, where the paper did not try.
+FAST'17, section 4.2.2, Figures 3 and 10: make -j16 of Linux 4.6 with all its modules, on four cores with two
+threads each. Computing takes no time in the simulated machine, so a build is replayed: what a native one did to its
+files and how long each of its jobs computed (docs/reference/build-traces.md). The recorded build is of the modules
+of a small configuration only, so shares and ratios are compared and no byte counts. On a drive-managed disk, too,
+where the paper did not try.
 """
 
 from collections.abc import Sequence

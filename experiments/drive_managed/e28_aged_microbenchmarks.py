@@ -3,7 +3,7 @@
 
 "On an aged file system, the metadata writeback is more likely to be random, resulting in even higher improvement on
 ext4-lazy": the paper expects it of MakeDirs, and did not measure it. Disks, partition, and mount options are those
-of e11 and e13; what aged means is in docs/records.md.
+of e11 and e13; what aged means is in docs/reference/records.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A file server that writes more than the persistent cache holds, on the file systems that a user would pick instead.
 
-FAST'17's Postmark at full size, with the paper's memory, on a disk that caches 25 GiB. At a tenth (e40) no cache fills,
-and a file system that scatters its writes pays only afterwards. ext4 also with all directories under one parent, where it
-does not spread them. Twice: with the write-back cache as the kernel sets it, and with the paper's, half of which is the disk's,
-strictly, so that more of what is deleted soon reaches the disk (e18).
+FAST'17's Postmark at full size, with the paper's memory, on a disk that caches 25 GiB. At a tenth (e40) no cache
+fills, and a file system that scatters its writes pays only afterwards. ext4 also with all directories under one
+parent, where it does not spread them. Twice: with the write-back cache as the kernel sets it, and with the paper's,
+half of which is the disk's, strictly, so that more of what is deleted soon reaches the disk (e18).
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ Postmark at full size on the whole {DRIVE} (8 TB, a persistent cache of 25 GiB),
 journal_lazy with a journal of 10 GiB, and `{BASELINE}` ext4 with the same journal. A band that is cleaned before the
 drive is idle makes writes wait. At a tenth, and on other disks: [field.md](field.md).
 
-![Seconds until all is synced and of cleaning, for each file system and both hosts](figures/full-cache.png)
+![Seconds until all is synced and of cleaning, for each file system and both hosts](../figures/full-cache.png)
 """
 _HEADINGS = """| file system | Postmark's directories | s until all is synced | s of cleaning | s, both |\
  GiB to the cache | bands cleaned meanwhile | GiB written |

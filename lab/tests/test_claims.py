@@ -85,7 +85,7 @@ def test_what_is_off_is_listed_with_its_targets_and_the_reason() -> None:
     records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
     rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
     told = claims_page.not_reproduced(chosen, [Reason("a parameter", "the weather", ("T0",))], rows)
-    link = f"[{chosen.number}](results/{chosen.number}.md)"
+    link = f"[{chosen.number}]({chosen.number}.md)"
     assert told == f"* {link}, 1 of 3 rows (T0): a parameter: the weather (T0).\n"
     assert "not looked into" in claims_page.not_reproduced(chosen, (), rows)
     assert claims_page.not_reproduced(chosen, (), rows[1:]) == ""

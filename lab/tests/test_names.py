@@ -191,5 +191,5 @@ def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
 
 
 def test_the_page_of_commands_has_each_command() -> None:
-    page = (ROOT / "docs/commands.md").read_text()
+    page = (ROOT / "docs/reference/commands.md").read_text()
     assert [name for name in main.cli.commands if f"`./shingle {name}" not in page] == []

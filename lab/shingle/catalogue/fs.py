@@ -422,7 +422,8 @@ def check_suits(variant: FileSystem, drive: str, *, host_managed: bool) -> None:
     if host_managed and variant.zoned_mkfs is None:
         able = ", ".join(each.name for each in _ALL if each.zoned_mkfs is not None and not each.one_file_per_zone)
         raise Failure(
-            f"{variant.name} does not write zones in order, as {drive} requires; these do: {able} (docs/zones.md).",
+            f"{variant.name} does not write zones in order, as {drive} requires; these do: {able}"
+            " (docs/design/zones.md).",
             status=2,
         )
 

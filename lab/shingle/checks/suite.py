@@ -43,7 +43,7 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
 
 
 # What of the style is checked in a minute; the kernel's own checkers and the front door take longer.
-_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose")
+_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose", "test_pages")
 
 
 def quick() -> list[str]:

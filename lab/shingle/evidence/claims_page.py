@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""`./shingle claims`, docs/claims.md and a page an experiment: the papers' numbers beside ours, from results/ alone."""
+"""`./shingle claims` and pages of docs/results/: the papers' numbers beside ours, from records alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from shingle.runs.claims import Claim, Judged, judged, number
 from shingle.runs.experiment import Experiment, records_of
 from shingle.runs.record import Record
 
-PAGE, RESULTS = ROOT / "docs/claims.md", ROOT / "docs/results"
+RESULTS = ROOT / "docs/results"
+PAGE = RESULTS / "claims.md"
 _COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
 _NUMBERS = ("paper", "ours", "error")
 
@@ -201,18 +202,18 @@ def not_reproduced(chosen: Experiment, reasons: Sequence[Reason], rows: Sequence
         return ""
     targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
     why = "; ".join(map(str, reasons)) or UNEXPLAINED
-    return f"* {_link(chosen)}, {len(off)} of {len(rows)} rows ({targets}): {linked(why, 'results/')}.\n"
+    return f"* {_link(chosen)}, {len(off)} of {len(rows)} rows ({targets}): {linked(why)}.\n"
 
 
 def _link(chosen: Experiment) -> str:
-    return f"[{chosen.number}](results/{chosen.number}.md)"
+    return f"[{chosen.number}]({chosen.number}.md)"
 
 
-def linked(text: str, folder: str = "") -> str:
+def linked(text: str) -> str:
     """Other experiments that a text names, as links to their pages, if they have one."""
 
     def link(match: re.Match[str]) -> str:
-        return f"[{match[0]}]({folder}{match[0]}.md)" if match[0] in _linkable() else match[0]
+        return f"[{match[0]}]({match[0]}.md)" if match[0] in _linkable() else match[0]
 
     parts = re.split(r"(```.*?```|`[^`]*`|\[[^\]]*\]\([^)]*\))", text, flags=re.DOTALL)
     return "".join(each if place % 2 else re.sub(r"\be\d\d\b", link, each) for place, each in enumerate(parts))
@@ -284,8 +285,8 @@ def pages() -> dict[Path, str]:
     for chosen in experiment.all_of_them():
         records = records_of(chosen)
         if chosen.page is not None and records:
-            text = chosen.page(records) + f"\n{finding.MEANING}{linked(finding.of(chosen).meaning, 'results/')}\n"
-            made[ROOT / "docs" / f"{chosen.name.partition('-')[2]}.md"] = text
+            text = chosen.page(records) + f"\n{finding.MEANING}{linked(finding.of(chosen).meaning)}\n"
+            made[RESULTS / f"{chosen.name.partition('-')[2]}.md"] = text
         elif has_page(chosen):
             made[RESULTS / f"{chosen.number}.md"] = page(chosen)
     return made

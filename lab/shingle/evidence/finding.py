@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """An experiment's text: a Markdown file beside it, whose numbers are filled in from the records in results/.
 
-docs/experiments.md lists what may stand between `{{` and `}}`. Outside of that a text has no numbers: typed_numbers().
+docs/reference/experiments.md lists what may stand between `{{` and `}}`. Outside of that a text has no numbers:
+typed_numbers().
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """What the papers say, beside what was recorded here.
 
 A claim is one number of a paper and the way to get it from an experiment's records. It
-belongs to the experiment that runs the paper's workload; `docs/claims.md` and
+belongs to the experiment that runs the paper's workload; `docs/results/claims.md` and
 `./shingle claims` are made from the records in results/ and nothing else.
 """
 

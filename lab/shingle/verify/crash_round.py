@@ -2,7 +2,7 @@
 """One workload with one seed: what is recorded of it, the states that come from the records, and how they are checked.
 
 The workload is recorded once, and so are recoveries of some of the states that it can leave, and recoveries of some of
-the states that those can leave (docs/crash-explorer.md).
+the states that those can leave (docs/design/crash-explorer.md).
 """
 
 from __future__ import annotations
