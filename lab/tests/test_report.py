@@ -176,3 +176,8 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     answered = CliRunner().invoke(main.cli, ["report", "--record", str(FILES[0]), "-o", str(path)])
     assert answered.exit_code == 0, answered.output
     Reader(path.read_text())
+
+
+def test_a_text_s_markup_is_rendered_and_what_looks_like_html_is_text() -> None:
+    made = report._prose("**Bold** and [e14](e14.md), <script>x</script>\n\n### Tables\n\n| a |\n")
+    assert made == "<p><strong>Bold</strong> and e14, &lt;script&gt;x&lt;/script&gt;</p>\n"

@@ -224,11 +224,15 @@ def _parsed(path: Path, number: str) -> Finding:
             reasons.append(Reason(match["kind"], match["text"].removesuffix("."), targets))
     if not title:
         raise Failure(f"{where}: expected a title, '# ...', after the licence.")
-    paragraphs = (
-        textwrap.fill(" ".join(each.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
-        for each in re.split(r"\n\s*\n", meaning.strip())
-    )
+    paragraphs = map(_wrapped, re.split(r"\n\s*\n", meaning.strip()))
     return Finding(title, tuple(reasons), "\n\n".join(paragraphs))
+
+
+def _wrapped(paragraph: str) -> str:
+    """Lines of equal length, for fields are longer than what they say; tables, lists, headings and pictures stay."""
+    if re.match(r"\||\* |\d+\. |#|!|```| ", paragraph):
+        return paragraph
+    return textwrap.fill(" ".join(paragraph.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def of(chosen: Experiment) -> Finding:

@@ -174,8 +174,8 @@ def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
 
 
 def _prose(text: str) -> Markup:
-    """Markdown as a part of the page, without its links, which lead out of it; what looks like markup is text."""
-    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    """Markdown as a part of the page, up to its first heading, without links, which lead out of the page."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text.partition("\n### ")[0])
     return Markup(MarkdownIt("commonmark", {"html": False}).render(plain))
 
 
