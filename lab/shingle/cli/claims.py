@@ -24,7 +24,9 @@ def command(targets: tuple[str, ...], record_files: tuple[Path, ...], write: boo
     Nothing is run: each row names the command that reproduces it.
     """
     if write:
-        claims_page.write()
+        changed = claims_page.write()
+        out.print("\n".join(changed) or "nothing has changed.", markup=False, soft_wrap=True)
+        return
     for shown in claims_page.tables(targets, record_files):
         out.print(shown)
         out.print()

@@ -292,7 +292,12 @@ def pages() -> dict[Path, str]:
     return made
 
 
-def write() -> None:
+def write() -> list[str]:
+    """Renews the pages; the names of those that changed."""
     RESULTS.mkdir(exist_ok=True)
+    changed = []
     for path, text in pages().items():
-        path.write_text(text)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            changed.append(str(path.relative_to(ROOT)))
+    return changed
