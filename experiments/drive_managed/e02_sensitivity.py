@@ -85,7 +85,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e02-sensitivity",
-    claim="what journal_lazy saves hangs neither on the drive's numbers that nobody knows nor on the cost of computing",
+    claim="what journal_lazy saves depends neither on a drive's unknown numbers nor on the cost of computing",
     runs=runs,
     scale=SCALE,
     phases=(PHASE,),

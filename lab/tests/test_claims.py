@@ -12,6 +12,7 @@ from shingle.evidence.finding import Reason
 from shingle.failure import Failure
 from shingle.runs import experiment
 from shingle.runs.claims import Claim, judged
+from shingle.runs.experiment import Expectation
 from shingle.runs.record import cell
 
 
@@ -138,3 +139,20 @@ def test_a_claim_whose_workload_did_not_come_to_its_end_is_not_taken_for_one_tha
     assert claims_page.ours(found) == ""
     chosen = claims_page.experiments()[0]
     assert "1 of 1 rows (T0)" in claims_page.not_reproduced(chosen, (), [found])
+
+
+def test_an_expectation_is_held_by_every_seed_that_has_its_cells() -> None:
+    def holds(name: str) -> Expectation:
+        return Expectation(name, lambda records: float(cell(records, name, "MakeDirs")["virtual_s"]) < 10)
+
+    records = [
+        {"file_system": name, "drive": "x", "phase": "MakeDirs", "seed": seed, "scale": 1.0, "virtual_s": value}
+        for name, seed, value in (("ext4", 1, 5.0), ("xfs", 1, 5.0), ("xfs", 2, 50.0))
+    ]
+    chosen = replace(claims_page.experiments()[0], expectations=(holds("ext4"), holds("xfs"), holds("f2fs")))
+    assert chosen.held(records) == [True, False, None]
+
+
+def test_what_must_be_found_is_found_in_the_committed_records() -> None:
+    broken = {each.name: each.held(experiment.records_of(each)) for each in experiment.all_of_them()}
+    assert [name for name, held in broken.items() if False in held] == []

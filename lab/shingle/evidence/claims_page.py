@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,8 @@ mean and its standard deviation. "Varied" experiments change the paper's run to 
 | experiment | what | targets | reproduced or passed | not |
 |---|---|---|--:|--:|
 {index}
+Experiments that repeat no number of a paper: {others}.
+
 ## Not reproduced, and why
 {off}"""
 )
@@ -118,8 +121,14 @@ def minutes(records: Sequence[Record]) -> float:
 def command(chosen: Experiment, records: Sequence[Record]) -> str:
     scale = max((each["scale"] for each in records), default=chosen.scale)
     seeds = max((each["seed"] for each in records if each["scale"] == scale), default=1)
-    size = "" if scale == chosen.scale else f" --scale {scale:g}"
+    asked = scale / _largest(chosen) * chosen.scale
+    size = "" if math.isclose(asked, chosen.scale) else f" --scale {asked:g}"
     return f"./shingle run {chosen.number}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
+
+
+def _largest(chosen: Experiment) -> float:
+    """The largest scale that its records have at its own: some run parts of a workload's."""
+    return max(each.plan.scales[each.plan.names[-1]] for each in chosen.runs(chosen.scale, 1))
 
 
 def setting(records: Sequence[Record]) -> str:
@@ -251,9 +260,19 @@ def page(chosen: Experiment) -> str:
         said += f"\n\n**{', '.join(f'{many} {verdict}' for verdict, many in counts.items())}**"
         said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
         said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows).rstrip("\n")
+    if chosen.expectations:
+        said += "\n\n## What must be found\n" + "\n".join(_expectations(chosen, records))
     if found.reasons:
         said += f"\n\n{finding.WHY}" + "\n".join(f"* {linked(str(each))}." for each in found.reasons)
     return said + (f"\n\n{finding.MEANING}{linked(found.meaning)}\n" if found.meaning else "\n")
+
+
+_HELD = {True: "held", False: "**not held**", None: "not recorded"}
+
+
+def _expectations(chosen: Experiment, records: Sequence[Record]) -> list[str]:
+    sentences = [each.sentence for each in chosen.expectations]
+    return [f"* {_HELD[held]}: {text}." for text, held in zip(sentences, chosen.held(records), strict=True)]
 
 
 def markdown() -> str:
@@ -265,7 +284,14 @@ def markdown() -> str:
         everything[chosen.varied] += rows
         index += _index_row(chosen, found, rows)
         off += not_reproduced(chosen, found.reasons, rows)
-    return _HEAD.format(headline=headline(everything[False], everything[True]), index=index, off=off)
+    others = [each for each in experiment.all_of_them() if not each.claims]
+    told = [f"{finding.of(each).title} ([{each.number}]({_file(each)}))" for each in others]
+    sums = headline(everything[False], everything[True])
+    return _HEAD.format(headline=sums, index=index, off=off, others="; ".join(told))
+
+
+def _file(chosen: Experiment) -> str:
+    return f"{chosen.number if chosen.page is None else chosen.name.partition('-')[2]}.md"
 
 
 def front_page() -> str:
@@ -286,9 +312,9 @@ def pages() -> dict[Path, str]:
         records = records_of(chosen)
         if chosen.page is not None and records:
             text = chosen.page(records) + f"\n{finding.MEANING}{linked(finding.of(chosen).meaning)}\n"
-            made[RESULTS / f"{chosen.name.partition('-')[2]}.md"] = text
+            made[RESULTS / _file(chosen)] = text
         elif has_page(chosen):
-            made[RESULTS / f"{chosen.number}.md"] = page(chosen)
+            made[RESULTS / _file(chosen)] = page(chosen)
     return made
 
 

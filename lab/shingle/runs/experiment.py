@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import re
@@ -85,6 +86,20 @@ class Experiment:
         if name not in known:
             raise unknown_name(f"cell of {self.name}", name, known)
         return known[name]
+
+    def held(self, records: Sequence[Record]) -> list[bool | None]:
+        """For each expectation whether every seed that has its cells meets it; None if none has."""
+        seeds: dict[int, list[Record]] = {}
+        for each in records:
+            seeds.setdefault(each["seed"], []).append(each)
+        found: list[bool | None] = []
+        for expectation in self.expectations:
+            answers = []
+            for own in seeds.values():
+                with contextlib.suppress(record.NotRecorded):
+                    answers.append(expectation.holds(own))
+            found.append(all(answers) if answers else None)
+        return found
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""
