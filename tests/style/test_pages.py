@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The pages of docs/: each says at once what it is for, is listed by reader, and is short."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from shingle.paths import ROOT
+from style.files import texts
 
 LINES = 200
 FOLDERS = ("guide", "how-to", "reference", "design", "results", "decisions")
@@ -46,6 +48,21 @@ def test_no_page_is_long_but_those_that_have_a_reason() -> None:
         if len(path.read_text().splitlines()) > LINES and path.name != "CHANGELOG.md"
     }
     assert long == set(LONG)
+
+
+# A kernel file is a key of every record, so its comment waits for the next change of that file.
+OLD_PLACES = {("kernel/fs/jbd2/lazy_snapshot.c", "journal-lazy.md")}
+
+
+def test_pages_that_a_file_names_are_there() -> None:
+    gone = {
+        (name, page)
+        for name, text in texts()
+        if name != "tests/style/test_prose.py"
+        for page in re.findall(r"(?<![\w/.-])docs/([\w/-]+\.md)", text)
+        if not (ROOT / "docs" / page).exists()
+    }
+    assert gone - OLD_PLACES == set()
 
 
 def test_readme_is_short() -> None:
