@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A file server's load on a conventional disk: Postmark as the paper changed it (FAST'17, section 4.2.2, Table 3)."""
 
-from shingle.lab import Claim, Experiment, Reason, bars, bytes_claim, cell, run, workload, written_mib_s
+from shingle.lab import Claim, Experiment, bars, bytes_claim, cell, run, workload, written_mib_s
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
@@ -41,17 +41,6 @@ EXPERIMENT = Experiment(
     expectations=(),
     scale=SCALE,
     scaling="Files, directories and transactions are scaled; memory is scaled, but not below 3 GiB.",
-    reasons=(
-        Reason("a parameter", "how much of the memory may be dirty, though with less of it the run gets longer (e18)"),
-    ),
-    finding=(
-        "With the paper's share of the write-back cache, read as a strict one (e18), data and journal are Table "
-        "3's. The baseline writes a fifth less metadata home than the paper's, so there is less to gain: 64 s of "
-        "1,692 s, where the paper saves 100 s of about 1,500. The same 112 MiB of blocks go home 3.3 times each "
-        "(traced). How often they do depends on how much of the memory may be dirty: with 10 GiB, not 16, all of "
-        "Table 3 is met, and the gain, but not the time (e18). Neither the allocator of today (with "
-        "mb_optimize_scan=0 it is 369 MiB) nor metadata_csum and 64bit (371 without) matter (tried by hand)."
-    ),
     claims=(*TABLE_3, THROUGHPUT, GAIN),
     draw=bars.of_claims(
         bars.Group("Table 3: Postmark on a conventional disk", "MiB", TABLE_3),

@@ -7,7 +7,7 @@ memory; the writing back is not timed. With a journal of 128 MiB it waits for ch
 
 from collections.abc import Sequence
 
-from shingle.lab import Claim, Experiment, Reason, Record, bars, cell, parts_s, run, workload
+from shingle.lab import Claim, Experiment, Record, bars, cell, parts_s, run, workload
 
 DRIVE = "wd5000ys"
 STOCK, BASELINE = "ext4-128m", "ext4-10g"
@@ -50,13 +50,6 @@ EXPERIMENT = Experiment(
     scalable=False,
     phases=(NAME, workload.UNMOUNT),
     expectations=(),
-    reasons=(Reason("a parameter", "how many writes the disk keeps, and whether the host merges neighbours (e17)"),),
-    finding=(
-        "What the load writes and its time with 10 GiB are met; the time that a block takes to go home does not. "
-        "It is the disk's and the block layer's (e17): without the disk's write buffer the same takes five times as "
-        "long, with directories spread as the paper's kernel did and one request at a time seven times (212 s), and "
-        "if neighbouring blocks are not merged on top of it, 1,821 s. The paper's 460 s lie between these two."
-    ),
     claims=(*TIMES, DIRECTORIES, RATIO),
     draw=bars.of_claims(
         bars.Group("Figure 6: making 100,000 files", "s", (*TIMES, DIRECTORIES)),

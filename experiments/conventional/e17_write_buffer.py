@@ -17,9 +17,9 @@ from shingle.lab import (
     Expectation,
     Experiment,
     NotRecorded,
-    Reason,
     Record,
     bars,
+    cell,
     drive,
     fs,
     parts_s,
@@ -42,11 +42,11 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     unbuffered = drive.changed(buffered, BUFFER, 1)
     cells = []
     for profile in (buffered, unbuffered):
-        for cell in run.cells(profile, (STOCK,), plan):
-            bfq = fs.with_scheduler(replace(cell.variant, name=f"{STOCK}-bfq"), "bfq")
-            cells += [cell, replace(cell, variant=bfq), spread(cell)]
-    for cell in run.cells(drive.changed(unbuffered, QUEUE, 1), (STOCK,), plan):
-        cells.append(spread(cell))
+        for each in run.cells(profile, (STOCK,), plan):
+            bfq = fs.with_scheduler(replace(each.variant, name=f"{STOCK}-bfq"), "bfq")
+            cells += [each, replace(each, variant=bfq), spread(each)]
+    for each in run.cells(drive.changed(unbuffered, QUEUE, 1), (STOCK,), plan):
+        cells.append(spread(each))
         cells.append(replace(cells[-1], variant=replace(fs.without_merging(cells[-1].variant), name=UNMERGED)))
     return run.on_the_papers_host(cells)
 
@@ -78,6 +78,20 @@ CLAIMS = (
     claim("the same, and neighbours not merged", UNMERGED, ONE_BY_ONE),
 )
 
+
+def one_by_one(records: Sequence[Record], file_system: str) -> Record:
+    return cell(records, file_system, NAME, ONE_BY_ONE)
+
+
+def home_blocks(records: Sequence[Record], file_system: str) -> float:
+    return float(one_by_one(records, file_system)["metadata_written_bytes"]) / 4096
+
+
+def directories_share(records: Sequence[Record], file_system: str) -> float:
+    found = one_by_one(records, file_system)
+    return parts_s(found, "inner") / parts_s(found)
+
+
 EXPERIMENT = Experiment(
     name="e17-write-buffer",
     claim="how long a small journal makes ext4 wait depends on the disk's write buffer and the host's merging",
@@ -86,16 +100,6 @@ EXPERIMENT = Experiment(
     runs=runs,
     scalable=False,
     phases=(NAME,),
-    reasons=(Reason("a variation", "460 s lie between the last two rows"),),
-    finding=(
-        "The paper's 460 s lie between the last two. A disk that keeps one write at a time and is given one request "
-        "at a time takes 212 s, and the directories are 29 % of it (the paper: 30 %); if neighbours are not merged "
-        "either, 1,821 s and 47 %. That is 1.7 and 14.5 ms for each of the 126,000 blocks that go home; the paper's "
-        "comes to 3.7. With a buffer merging does not matter (43 s for 44, tried by hand): the disk does it. So "
-        "something between merging all neighbours and none would give 460 s, on a disk that keeps next to no "
-        "writes. Whether the paper's did so is not known: its kernel's block layer, Linux 4.6, was another, and of "
-        "the disk's setting it says nothing. BFQ, the places of directories and the queue change a quarter at most."
-    ),
     expectations=(
         Expectation(
             "without the disk's write buffer the load takes more than four times as long",
@@ -112,4 +116,9 @@ EXPERIMENT = Experiment(
     ),
     claims=CLAIMS,
     draw=bars.of_claims(bars.Group("Figure 6, varied: making 100,000 files with a journal of 128 MiB", "s", CLAIMS)),
+    numbers={
+        "home_blocks": home_blocks,
+        "home_ms": lambda records, name: 1e3 * made_s(records, name, ONE_BY_ONE) / home_blocks(records, name),
+        "directories_share": directories_share,
+    },
 )

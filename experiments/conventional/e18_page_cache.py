@@ -15,7 +15,6 @@ from shingle.lab import (
     Claim,
     Expectation,
     Experiment,
-    Reason,
     Record,
     bars,
     cell,
@@ -111,19 +110,6 @@ EXPERIMENT = Experiment(
     varied=True,
     runs=runs,
     phases=(NAME,),
-    reasons=(Reason("a variation", "all of Table 3 is met with a strict share of less memory"),),
-    finding=(
-        "The paper fixed the disk's share to a half. As Linux 6.12 takes it, nobody waits below the threshold of "
-        "all disks together, and what reaches the disk changes by a hundredth. If the share is strict, data and "
-        "journal are Table 3's; so this is how all that repeat FAST'17's file server and microbenchmarks read it. "
-        "Whether Linux 4.6 enforced it was not tried: that kernel has no virtual time. The metadata of the baseline "
-        "depend on the memory: the kernel writes them home in portions of half a second of the disk's rate "
-        "(writeback_chunk_size), one for each pass over all dirty inodes (traced: 10.5 MiB every 64 s). A pass "
-        "takes as long as writing what is dirty, so less memory makes more of them. With 10 GiB all of Table 3 "
-        "is met, and what journal_lazy gains, and all of Table 4's baseline; but the run gets longer, 1,942 s "
-        "for 1,686 (the paper's about 1,500), so memory cannot be all of it. What the paper's host used of its 16 "
-        "GiB otherwise is not said."
-    ),
     expectations=(
         Expectation(
             "a share that is not strict changes the data by less than a twentieth, a strict one by more than a tenth",

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Building a kernel's modules: little metadata, and no gain, because processors and not the disk are what is short.
 
-FAST'17, section 4.2.2, Figures 3 and 10: make -j16 of Linux 4.6 with all its modules, on four cores with two threads
-each. Computing takes no time in the simulated machine, so a build is replayed: what a native one did to its files and
-how long each of its jobs computed (docs/build-traces.md). The recorded build is of the modules of a small configuration
-only, so shares and ratios are compared and no byte counts. On a drive-managed disk, too, where the paper did not try.
+FAST'17, section 4.2.2, Figures 3 and 10: make -j16 of Linux 4.6 with all its modules, on four cores with two
+threads each. Computing takes no time in the simulated machine, so a build is replayed: what a native one did to its
+files and how long each of its jobs computed (docs/reference/build-traces.md). The recorded build is of the modules
+of a small configuration only, so shares and ratios are compared and no byte counts. On a drive-managed disk, too,
+where the paper did not try.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, parts_s, run, workload
+from shingle.lab import Claim, Expectation, Experiment, Record, bars, cell, fs, parts_s, run, workload
 
 DRIVE, SHINGLED = "wd5000ys", "st8000as0002"
 BASELINE, LAZY, UNDATED = "ext4-10g", "ext4-lazy", "ext4-10g-noatime"
@@ -92,13 +93,6 @@ EXPERIMENT = Experiment(
         ),
     ),
     scaling="A recorded build has the size that it has.",
-    reasons=(Reason("a parameter", "the tree that is built, and access times of its files"),),
-    finding=(
-        "The build takes as long on all four, because it waits for processors and for its own order. Metadata are a"
-        " larger share than the paper's, and a third of them are the times of reading of source files: with noatime it"
-        " is 0.89 %. The 2,201 files that this build reads lie four to a block of 16 inodes; one that reads all of the"
-        " tree changes each of these blocks once, which is 0.1 % of the paper's 12 GiB."
-    ),
     claims=(*SHARES, *GAINS),
     draw=bars.of_claims(
         bars.Group("Figure 3: what a kernel build writes, replayed", "% of all bytes", SHARES),

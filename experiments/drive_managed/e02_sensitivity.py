@@ -2,8 +2,8 @@
 """What journal_lazy saves, over the range of what nobody knows about the drive and its host.
 
 The drive's map of the persistent cache holds 180,000 entries in public logs and 250,000 in Skylight; its idle time
-before cleaning is not public; what a system call costs was calibrated to one host (docs/determinism.md). A result that
-holds only in the middle of these ranges is no result.
+before cleaning is not public; what a system call costs was calibrated to one host (docs/design/determinism.md). A
+result that holds only in the middle of these ranges is no result.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e02-sensitivity",
-    claim="what journal_lazy saves hangs neither on the drive's numbers that nobody knows nor on the cost of computing",
+    claim="what journal_lazy saves depends neither on a drive's unknown numbers nor on the cost of computing",
     runs=runs,
     scale=SCALE,
     phases=(PHASE,),

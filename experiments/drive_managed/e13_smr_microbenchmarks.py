@@ -5,14 +5,15 @@ A file system of 2 TB on the first part of the 8 TB disk, as the paper's partiti
 first reading of a new directory writes its access time, which leaves bands to clean, and in the paper there are none.
 """
 
+import statistics
 from collections.abc import Sequence
 
 from shingle.lab import (
     Claim,
     Experiment,
-    Reason,
     Record,
     bars,
+    calls_s,
     cell,
     cleaning,
     cleaning_claim,
@@ -20,6 +21,7 @@ from shingle.lab import (
     fs,
     lazy_cleaning_claim,
     run,
+    speedup,
     speedup_claim,
     workload,
 )
@@ -75,35 +77,30 @@ STREAMED = Claim(
     lambda records: streamed_share(records, LAZY, "MakeDirs"), 0.01,
 )  # fmt: skip
 
+
+def gain_spread(seeds: Sequence[Sequence[Record]]) -> float:
+    """The largest standard deviation of a phase's gain over the seeds, as a part of the gain."""
+    found = [[speedup(BASELINE, LAZY, name)(records) for records in seeds] for name in EXPERIMENT.phases[:-1]]
+    return max(statistics.stdev(each) / statistics.fmean(each) for each in found)
+
+
+def unmount_ms(seeds: Sequence[Sequence[Record]], file_system: str, which: str) -> float:
+    """The shortest or the longest of all seeds and of both loads."""
+    found = [
+        1e3 * float(each["virtual_s"])
+        for records in seeds
+        for each in records
+        if each["phase"] == workload.UNMOUNT and each["file_system"] == file_system
+    ]
+    return min(found) if which == "min" else max(found)
+
+
 EXPERIMENT = Experiment(
     name="e13-smr-microbenchmarks",
     claim="on a shingled disk the gain is larger, and next to nothing is left to clean",
     source="FAST'17, section 4.3.1, Figure 11",
     runs=runs,
     phases=(*workload.DIRECTORIES, *workload.FILES, workload.UNMOUNT),
-    reasons=(
-        Reason("the kernel", "where Linux 6.12 puts directories (e26)", ("T11d",)),
-        Reason(
-            "a mechanism",
-            "one processor: calls are 62 of the 63 s of MakeDirs and 60 of the 69 s of CreateFiles (e25)",
-            ("T11b",),
-        ),
-        Reason("a mechanism", "bands of the journal in which runs end", ("T11c",)),
-    ),
-    finding=(
-        "What is left to clean goes with the flex_bgs that were touched, and not with the directories. Linux 6.12 "
-        "puts 8,192 directories into a flex_bg before it goes on, Linux 4.6 did after 512. With the old rule "
-        "RemoveDirs and RemoveFiles leave what the paper's did, 548 and 355 s (590 and 366; e26): 668 and 486 "
-        "bands, here 147 and 66. That MakeDirs comes near the paper's here, too, is another matter: of the 258 "
-        "bands that are cleaned after it (traced, in a run of its own) 48 take 582 of 725 s. They hold inode tables "
-        "and directories of 28 of the 112 flex_bgs, which went home in two parts: single blocks while those beside "
-        "them belonged to the running transaction, and the rest in the end. So they are in the cache in 93 to 2,959 "
-        "pieces each; half of the other bands have 8 or fewer. With the old rule it is 923 s, from 790 bands. "
-        "MakeDirs and CreateFiles gain less than the paper's, because calls cost the same with and without "
-        "journal_lazy: 62 of its 63 s, and 60 of 69. MakeDirs on ext4-lazy leaves bands of the journal: runs end in "
-        "them. Five seeds at a tenth (e13.seeds.jsonl) differ by 5 % in a gain at most (standard deviation), and "
-        "each phase is faster beyond its confidence interval; only the unmount is slower, 32 to 45 ms for 5 to 15."
-    ),
     expectations=(),
     scale=SCALE,
     scaling="The journal (10 GiB), the disk and its persistent cache are not scaled.",
@@ -113,4 +110,9 @@ EXPERIMENT = Experiment(
         bars.Group("Figure 11: what the drive cleans afterwards", "s", CLEANING),
         bars.Group("Section 4.3.1: written past the persistent cache", "part", (STREAMED,)),
     ),
+    numbers={
+        "calls_s": lambda records, name: calls_s(cell(records, LAZY, name)),
+        "gain_spread": gain_spread,
+        "unmount_ms": unmount_ms,
+    },
 )

@@ -15,7 +15,6 @@ from dataclasses import replace
 from shingle.lab import (
     Expectation,
     Experiment,
-    Reason,
     Record,
     bars,
     bytes_claim,
@@ -130,31 +129,6 @@ EXPERIMENT = Experiment(
     varied=True,
     runs=runs,
     phases=(*DIRECTORIES, *FILES, workload.UNMOUNT),
-    reasons=(
-        Reason("a mechanism", "calls are 62 of the 73 s of MakeDirs on the shingled disk (e25)", ("T11b",)),
-        Reason("a parameter", "how much of the memory may be dirty: 10 GiB give CreateFiles' gain", ("T7a", "T11b")),
-        Reason("a mechanism", "how many blocks a commit of scattered removals has", ("T7f",)),
-        Reason("a mechanism", "bands of the journal in which runs end", ("T11c",)),
-    ),
-    finding=(
-        "With the rule of the paper's kernel what the drive has to clean is as in the paper, with a profile that was "
-        "frozen before: 923, 548 and 355 s after MakeDirs, RemoveDirs and RemoveFiles (the paper: 846, 590 and 366), "
-        "in 790, 668 and 486 bands; with today's rule 728, 113 and 50 s (e13). So does what journal_lazy logs in "
-        "RemoveDirs (T7g). What the baseline logs there is above the paper's, as it is below with today's rule "
-        "(T7f; 728 MiB, e11): it commits 1.6 times as often, because it takes 4,976 s and not 2,768, and each "
-        "commit has 1.6 times as many blocks, because directories that are removed one after the other share fewer; "
-        "on the shingled disk it logs 2,883 MiB in 3,026 s. For the same reason more goes home, 528 MiB (the paper: "
-        "322). What is in the log is read with few seeks, so ListDirs, RemoveDirs and RemoveFiles gain more than "
-        "the paper's. CreateFiles gains 1.36 on the conventional disk, and 1.35 with calls at a quarter of their "
-        "cost, because bytes count: 7,369 MiB to 5,414. How many they are, the memory decides, as in Postmark "
-        "(e18): with 10 GiB, not 16, the baseline writes 2,606 MiB of metadata home and not 2,044, and the gain is "
-        "1.68. (A disk without a write buffer gains less, not more: 1.28, and 1.30 with it; at a tenth, by hand.) "
-        "On the shingled disk it gains 2.65, because the baseline writes metadata in 100,088 requests, which with "
-        "the data's pieces fill the map though not the cache, and 50 bands are cleaned while it runs; with calls at "
-        "a quarter they are 4,345, and the gain is 1.39, with 10 GiB of memory 1.87. What it leaves to clean, for "
-        "which the paper has no number, depends on that, too: 1,691 s, and 755; journal_lazy leaves 369 and 376, "
-        "which are data. RemoveFiles leaves 355 s either way; MakeDirs was not tried with cheaper calls."
-    ),
     expectations=(
         Expectation(
             "RemoveDirs on the baseline logs more than twice as many bytes as it writes home",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How long a mount takes that has to know what is in the log: FAST'17, section 3.3.
 
-The paper's mount reads the descriptor blocks between tail and head, 5 to 6 s of them in about 1 GiB; it does not say on
-which disk. Here a mount reads snapshots of the map, and what was logged since the newest (docs/journal-lazy.md). When
-the newest cannot be read, it scans the log, descriptors and copies alike; one cell destroys it after the unmount.
+The paper's mount reads the descriptor blocks between tail and head, 5 to 6 s of them in about 1 GiB; it does not
+say on which disk. Here a mount reads snapshots of the map, and what was logged since the newest
+(docs/design/journal-lazy.md). When the newest cannot be read, it scans the log, descriptors and copies alike; one
+cell destroys it after the unmount.
 """
 
 from collections.abc import Sequence

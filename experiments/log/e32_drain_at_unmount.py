@@ -2,10 +2,11 @@
 """What it would cost to send a small log home at each unmount.
 
 An unmount that keeps the log leaves old metadata at home, which surprises programs that read the device
-(docs/lazy-features.md). With `journal_lazy_drain` it writes the metadata home, and leaves a drive-managed disk bands to
-clean. FAST'17, section 3.1, never resets the journal. Here some directories are made (they lie together), or a small
-Postmark runs (its directories lie at the top, so all over the disk), and the volume is unmounted: with the log kept,
-with the log sent home, and as stock ext4. docs/decisions/0007-an-unmount-keeps-the-log.md stands on this.
+(docs/reference/lazy-features.md). With `journal_lazy_drain` it writes the metadata home, and leaves a drive-managed
+disk bands to clean. FAST'17, section 3.1, never resets the journal. Here some directories are made (they lie
+together), or a small Postmark runs (its directories lie at the top, so all over the disk), and the volume is
+unmounted: with the log kept, with the log sent home, and as stock ext4.
+docs/decisions/0007-an-unmount-keeps-the-log.md stands on this.
 """
 
 from collections.abc import Sequence

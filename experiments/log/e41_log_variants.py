@@ -71,14 +71,6 @@ EXPERIMENT = Experiment(
     source="FAST'17, section 6",
     runs=runs,
     phases=(*PHASES, workload.UNMOUNT),
-    finding=(
-        "With its journal on a device that costs nothing ext4 makes directories in 7.5 s and not 9.8 (journal_lazy: "
-        "6.9), but still writes the same blocks home: 20 s of cleaning (2), and removing them and a file server's "
-        "load take what they took (RemoveDirs 38.7 s, 39.1 with the journal on the disk, 10.9 with journal_lazy; "
-        "Postmark 1,849 s of cleaning, 1,866 and 683). Sending nothing home is what journal_lazy does at this size "
-        "anyway. A log of 1 GiB is as good as one of 10: RemoveDirs takes 11.2 s for 10.9, and leaves 1.6 s of "
-        "cleaning for 1.4."
-    ),
     expectations=(
         Expectation(
             f"{NEVER_HOME} sends nothing home",

@@ -11,7 +11,7 @@ segments were; here they are the disk's zones, because with mkfs.nilfs2's own 8 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, load_bytes_s, run, workload
+from shingle.lab import Claim, Expectation, Experiment, Record, bars, cell, fs, load_bytes_s, run, workload
 
 SMR, REGULAR = "wd30ezr-smr", "wd30ezr"
 NONE, MERGING = "nilfs2-128m", "nilfs2-128m-bfq"
@@ -120,28 +120,10 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(*PROTOTYPE, *SCHEDULERS, DIRECT, IN_ORDER),
-    reasons=(
-        Reason("a mechanism", "on the smaller disk a file is more of the stroke", ("T42", "T43", "T44")),
-        Reason("the kernel", "BFQ is not the report's CFQ (e55)", ("T40", "T42", "T43", "T45")),
-        Reason("the kernel", "until Linux 3.18 each direct write made a checkpoint (e54)", ("T45",)),
-        Reason("the paper", "without a write cache direct writes cannot be that fast", ("T45",)),
-    ),
-    finding=(
-        "That the prototype's writes are 4 % dearer is in its profile, taken from these very numbers: T41, T42, T44 "
-        "and T46's writes are no predictions. That its reads are some percent slower is the profile's smaller "
-        "capacity: a file is more of its stroke (a regular disk cut to 2.68 TB reads at 96.5 % of the whole one; "
-        "tried by hand). Direct random writes (T45) contradict the report's own explanation, that the firmware has "
-        "no write cache: NILFS2 writes a log for each, and without a cache each log misses a revolution, 86 writes "
-        "a second of all 100 threads together; the report's 85 % of the regular disk are some 600 a second, if "
-        "buffered writes were as fast there as here. With a write cache the difference is gone (e54). On the "
-        "regular disk direct writes reach 45 % of buffered ones, in the report 8: its kernel wrote a whole "
-        "checkpoint for each, and with the mount option that does so today they reach 8.8 % (e54). BFQ is not CFQ: "
-        "it waits for the next read of each of 100 threads (e51), and that is most of what buffered random reads "
-        "lose (T43; e55)."
-    ),
     draw=bars.of_claims(
         bars.Group("Figures 1, 3, 5 and 7: the prototype", "% of the regular disk's throughput", PROTOTYPE),
         bars.Group("Figures 1, 3, 5 and 7: the merging scheduler", "% of the throughput with none", SCHEDULERS),
         bars.Group("Figure 5: direct against buffered random writes", "%", (DIRECT,)),
     ),
+    numbers={"writes_s": lambda records, drive, name: load_bytes_s(cell(records, NONE, name, drive)) / 4096},
 )

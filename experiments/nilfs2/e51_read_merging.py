@@ -95,12 +95,5 @@ EXPERIMENT = Experiment(
     expectations=tuple(merges(name) for name in MERGING),
     claims=tuple(claim for name in MERGING for claim in claims(name)),
     draw=draw,
-    finding=(
-        "Supports the report's explanation. With mq-deadline neighbours are read 6.0 times as fast: requests are 2.7"
-        " times as large (10.8 KiB), and, being sorted too, follow each other 2.2 times as fast. With bfq 2.2 times,"
-        " nearly all of it from requests of 7.6 KiB. Random blocks do not merge, and gain nothing; bfq, which waits for"
-        " a thread's next read, makes them 42 % slower. The drive as modelled reads ahead only while nothing waits; one"
-        " that went on into the rest of the track all the same would hide a part of this. An expectation that was"
-        " written before the first run, requests of twice the size, failed for bfq (1.9)."
-    ),
+    numbers={"request_kib": request_kib},
 )

@@ -109,15 +109,6 @@ EXPERIMENT = Experiment(
         Expectation("there are 450 tests", lambda records: count(records, SHINGLED) >= 450),
     ),
     claims=(SAME, IN_ORDER),
-    finding=(
-        "What fails is NILFS2's own, on both drives: it punches no holes; and FIEMAP of a file with a hole in front "
-        "of a block that is not written yet (filefrag is enough) makes Linux 6.12 take the file for damaged "
-        "(nilfs_bmap_lookup_contig: broken bmap) and the file system read-only. nilfs_find_uncommitted_extent looks "
-        "for such blocks in neighbouring pages only, and finds none behind a hole; the same file synced, or without "
-        "the hole, is mapped. stress-ng's fiemap met this on one drive and not on the other, as the writing "
-        "fell: a difference of time, not of function. With mkfs.nilfs2's segments of 8 MiB writes are "
-        "out of order (e53). The tests of EROFS are skipped."
-    ),
     draw=bars.of_claims(
         bars.Group("Tests that end differently on the shingled and the regular drive", "tests", (SAME,)),
         bars.Group("Writes that are not at a write pointer", "requests", (IN_ORDER,)),

@@ -17,7 +17,6 @@ from shingle.lab import (
     Expectation,
     Experiment,
     NotRecorded,
-    Reason,
     Record,
     bars,
     by_seed,
@@ -246,23 +245,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(SMALL_IN_ORDER,),
-    reasons=(Reason("a parameter", "the size of NILFS2's segments, which the report does not say"),),
-    finding=(
-        "With segments of 8 MiB in zones of 128 MiB a write is out of order where the last block of a segment is "
-        "left over: a log takes two at least (NILFS_PSEG_MIN_BLOCKS), so it begins in the next segment, one block "
-        "behind the write pointer. Rare, and enough: a drive that refuses it is asked again and again, and the "
-        "cleaner, in the same loop (nilfs_clean_segments), had not ended ten virtual seconds after it was told to "
-        "(tried by hand, in no record); so here such writes are counted, not refused. The report, which saw none, does "
-        "not say how large its segments were. With segments as large as the zones there is none, from 32 to "
-        "256 MiB. With 2 GiB for users each, those of 32 MiB come to the end in 55 s, as 8 MiB do on the regular "
-        "drive (74 s; 37 and 42 s without a cleaner, on a disk with room); 64, 128 and 256 MiB find no space after "
-        "56, 47 and 14 virtual seconds: NILFS2 makes no writer wait for the cleaner. Why the size matters was not "
-        "looked into. How many segments are reserved (5, 10, 20 %) changes nothing at all. The cleaner reads all live "
-        "blocks of a step before it writes one (nilfs_gccache_submit_read_data) and needs as much memory: with 256 MiB "
-        "and segments of 256 MiB it searched for free pages without end, so these have 512 MiB. mkfs.nilfs2 takes no "
-        "less than 17 segments, so zones of 512 MiB need 8.5 GiB and are left out. Kernel errors as the report saw on "
-        "3.8.2 did not come with 6.12 at this size. The log does not come round, so what a drive without "
-        "implicit_reset does to a cleaned zone is not shown."
-    ),
     draw=draw,
 )

@@ -8,7 +8,7 @@ whose reads lie far apart. BFQ as it is set by default does more often, for low 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shingle.lab import Claim, Expectation, Experiment, Reason, Record, bars, cell, fs, load_bytes_s, run, workload
+from shingle.lab import Claim, Expectation, Experiment, Record, bars, cell, fs, load_bytes_s, run, workload
 
 DRIVE = "wd30ezr"
 NONE, WAITING, AT_ONCE = "nilfs2-128m", "nilfs2-128m-bfq", "nilfs2-128m-bfq-at-once"
@@ -67,13 +67,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=CLAIMS,
-    reasons=(
-        Reason("a variation", "waiting is most of what buffered random reads lose; the rest is CFQ, which is gone"),
-    ),
-    finding=(
-        "Random reads lose 15 % under BFQ, and 3 % if it does not wait, as under the report's CFQ; direct ones 13 "
-        "and 8. What CFQ did to the report's file server (13 % slower) BFQ does in neither way. That a setting is "
-        "written once more before the run moves random reads by 1.6 %: so much is chance."
-    ),
     draw=bars.of_claims(bars.Group("FSL-14-03, Figures 1, 3 and 5, varied", "% of the throughput with none", CLAIMS)),
 )

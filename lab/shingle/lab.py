@@ -14,6 +14,7 @@ from shingle.runs.claims import (
     busy_s,
     by_seed,
     bytes_claim,
+    calls_s,
     cleaning,
     cleaning_claim,
     lazy_cleaning_claim,
@@ -26,12 +27,12 @@ from shingle.runs.claims import (
     speedup_claim,
     written_mib_s,
 )
-from shingle.runs.experiment import Expectation, Experiment, Reason
+from shingle.runs.experiment import Expectation, Experiment
 from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 
 __all__ = (
-    "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Reason",
-    "Record", "bars", "busy_s", "by_seed", "bytes_claim", "cell", "cleaning", "cleaning_claim", "console", "drive",
+    "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Record",
+    "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console", "drive",
     "fs", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot", "reads_claim",
     "run", "seconds", "speedup", "speedup_claim", "table", "workload", "written_mib_s",
 )  # fmt: skip

@@ -7,10 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from shingle.cli import main
-from shingle.evidence import claims_page
+from shingle.evidence import claims_page, finding
+from shingle.evidence.finding import Reason
 from shingle.failure import Failure
+from shingle.runs import experiment
 from shingle.runs.claims import Claim, judged
-from shingle.runs.experiment import Reason
+from shingle.runs.experiment import Expectation
 from shingle.runs.record import cell
 
 
@@ -83,10 +85,11 @@ def test_what_is_off_is_listed_with_its_targets_and_the_reason() -> None:
     chosen = claims_page.experiments()[0]
     records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
     rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
-    told = claims_page.not_reproduced(replace(chosen, reasons=(Reason("a parameter", "the weather", ("T0",)),)), rows)
-    assert told == f"* [{chosen.name}](#{chosen.name}), 1 of 3 rows (T0): a parameter: the weather (T0).\n"
-    assert "not looked into" in claims_page.not_reproduced(replace(chosen, reasons=()), rows)
-    assert claims_page.not_reproduced(chosen, rows[1:]) == ""
+    told = claims_page.not_reproduced(chosen, [Reason("a parameter", "the weather", ("T0",))], rows)
+    link = f"[{chosen.number}]({chosen.number}.md)"
+    assert told == f"* {link}, 1 of 3 rows (T0): a parameter: the weather (T0).\n"
+    assert "not looked into" in claims_page.not_reproduced(chosen, (), rows)
+    assert claims_page.not_reproduced(chosen, (), rows[1:]) == ""
 
 
 def test_what_was_run_is_told_with_its_memory_and_seeds_if_they_differ() -> None:
@@ -104,12 +107,13 @@ def test_what_was_run_is_told_with_its_memory_and_seeds_if_they_differ() -> None
 
 def test_whatever_is_off_has_a_reason_and_no_reason_is_of_something_else() -> None:
     for chosen in claims_page.experiments():
-        rows = judged(chosen.claims, claims_page.records_of(chosen))
+        rows = judged(chosen.claims, experiment.records_of(chosen))
         off = {each.claim.target for each in rows if each.verdict in ("above", "below", "did not finish")}
-        named = {target for each in chosen.reasons for target in each.targets}
-        assert bool(off) == bool(chosen.reasons), chosen.name
+        reasons = finding.of(chosen).reasons
+        named = {target for each in reasons for target in each.targets}
+        assert bool(off) == bool(reasons), chosen.name
         assert named <= off, chosen.name
-        assert named == off or any(not each.targets for each in chosen.reasons), chosen.name
+        assert named == off or any(not each.targets for each in reasons), chosen.name
 
 
 def test_a_target_that_nobody_knows_is_answered_with_all() -> None:
@@ -134,4 +138,21 @@ def test_a_claim_whose_workload_did_not_come_to_its_end_is_not_taken_for_one_tha
     assert found.verdict == "did not finish"
     assert claims_page.ours(found) == ""
     chosen = claims_page.experiments()[0]
-    assert "1 of 1 rows (T0)" in claims_page.not_reproduced(chosen, [found])
+    assert "1 of 1 rows (T0)" in claims_page.not_reproduced(chosen, (), [found])
+
+
+def test_an_expectation_is_held_by_every_seed_that_has_its_cells() -> None:
+    def holds(name: str) -> Expectation:
+        return Expectation(name, lambda records: float(cell(records, name, "MakeDirs")["virtual_s"]) < 10)
+
+    records = [
+        {"file_system": name, "drive": "x", "phase": "MakeDirs", "seed": seed, "scale": 1.0, "virtual_s": value}
+        for name, seed, value in (("ext4", 1, 5.0), ("xfs", 1, 5.0), ("xfs", 2, 50.0))
+    ]
+    chosen = replace(claims_page.experiments()[0], expectations=(holds("ext4"), holds("xfs"), holds("f2fs")))
+    assert chosen.held(records) == [True, False, None]
+
+
+def test_what_must_be_found_is_found_in_the_committed_records() -> None:
+    broken = {each.name: each.held(experiment.records_of(each)) for each in experiment.all_of_them()}
+    assert [name for name, held in broken.items() if False in held] == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""docs/coverage.md is made from its records, and what it excuses is there and needs the excuse."""
+"""docs/results/coverage.md is made from its records, and what it excuses is there and needs the excuse."""
 
 from shingle.paths import ROOT
 from shingle.verify import coverage

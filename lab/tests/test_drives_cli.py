@@ -21,7 +21,7 @@ def rows() -> list[dict[str, object]]:
 
 
 def test_the_committed_page_is_made_from_the_committed_record() -> None:
-    assert (ROOT / "docs/drive-validation.md").read_text() == validation_page.page(rows())
+    assert (ROOT / "docs/results/drive-validation.md").read_text() == validation_page.page(rows())
 
 
 def test_a_row_that_is_off_is_seen_and_counted() -> None:
@@ -53,7 +53,7 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
 
 
 def test_the_example_of_the_trace_format_is_what_the_reader_reads() -> None:
-    text = (ROOT / "docs/trace-format.md").read_text()
+    text = (ROOT / "docs/reference/trace-format.md").read_text()
     dump = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)$", text, re.MULTILINE)
     data = bytes.fromhex("".join(dump))
     assert data.startswith(b"SHGLTRC1")

@@ -68,7 +68,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 def test_a_figure_of_many_panels_is_the_same_again(tmp_path: Path) -> None:
     """A layout that is solved in the order of addresses is not."""
     chosen = experiment.find("e14")
-    stems = [figures.draw(chosen, tmp_path / name, claims_page.records_of(chosen)) for name in ("one", "two")]
+    stems = [figures.draw(chosen, tmp_path / name, experiment.records_of(chosen)) for name in ("one", "two")]
     one, two = (stem.with_suffix(".svg").read_text() for stem in stems)
     assert one == two
 

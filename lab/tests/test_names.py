@@ -13,6 +13,7 @@ from shingle.catalogue import drive, fs, suitability, workload
 from shingle.checks import suite
 from shingle.cli import main
 from shingle.failure import Failure
+from shingle.paths import ROOT
 from shingle.runs import experiment
 
 
@@ -185,5 +186,10 @@ def test_a_log_elsewhere_is_made_before_the_mount_and_is_no_journal_of_the_drive
 
 def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
     chosen = suite.select(suite.quick(), suite.test_files())
-    assert suite.variants_for(chosen) == []
+    assert suite.flavours_for(chosen) == []
     assert len(chosen) > 10
+
+
+def test_the_page_of_commands_has_each_command() -> None:
+    page = (ROOT / "docs/reference/commands.md").read_text()
+    assert [name for name in main.cli.commands if f"`./shingle {name}" not in page] == []

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from shingle.cli import main
-from shingle.evidence import claims_page, figures, report
+from shingle.evidence import claims_page, figures, finding, report
 from shingle.paths import ROOT
+from shingle.runs import experiment
 from shingle.runs.claims import judged
 from shingle.runs.record import NotRecorded
 
@@ -122,9 +123,10 @@ def undrawn() -> Iterator[str]:
         yield report.html()
 
 
-def test_every_row_of_the_page_of_claims_is_in_it(undrawn: str) -> None:
+def test_every_row_of_the_pages_of_claims_is_in_it(undrawn: str) -> None:
     found = {tuple(cell.strip() for cell in row) for row in Reader(undrawn).rows}
-    lines = [line for line in claims_page.PAGE.read_text().splitlines() if re.match(r"\| T\d", line)]
+    texts = [path.read_text() for path in sorted(claims_page.RESULTS.glob("e*.md"))]
+    lines = [line for text in texts for line in text.splitlines() if re.match(r"\| T\d", line)]
     assert lines
     for line in lines:
         target, what, paper, ours, off, verdict = (cell.strip() for cell in line.strip("|").split("|"))
@@ -135,14 +137,13 @@ def test_what_is_not_reproduced_has_its_reason(undrawn: str) -> None:
     start, end = undrawn.index('id="off"'), undrawn.index('id="e01-first-light"')
     listed = html.unescape(undrawn[start:end])
     for chosen in claims_page.experiments():
-        rows = judged(chosen.claims, claims_page.records_of(chosen))
+        rows = judged(chosen.claims, experiment.records_of(chosen))
         wrong = [row for row in rows if row.verdict in ("above", "below", "did not finish")]
         assert (f"claims of {chosen.name}: " in listed.lower()) == any(
             row.verdict not in ("reproduced", "passed") for row in rows
         )
         if wrong:
-            assert chosen.finding in listed
-            assert all(each.text in listed for each in chosen.reasons)
+            assert all(each.text in listed for each in finding.of(chosen).reasons)
         for row in wrong:
             assert row.claim.what in listed
 
@@ -175,3 +176,8 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     answered = CliRunner().invoke(main.cli, ["report", "--record", str(FILES[0]), "-o", str(path)])
     assert answered.exit_code == 0, answered.output
     Reader(path.read_text())
+
+
+def test_a_text_s_markup_is_rendered_and_what_looks_like_html_is_text() -> None:
+    made = report._prose("**Bold** and [e14](e14.md), <script>x</script>\n\n### Tables\n\n| a |\n")
+    assert made == "<p><strong>Bold</strong> and e14, &lt;script&gt;x&lt;/script&gt;</p>\n"

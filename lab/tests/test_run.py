@@ -85,7 +85,7 @@ def test_an_option_of_the_host_is_an_option_of_compare_a_field_of_boot_and_a_key
     assert names <= {each.name for each in compare.command.params}
     described = record.schema()["properties"]["configuration"]
     assert names <= set(described["required"]) & set(described["properties"])
-    told = (ROOT / "docs/records.md").read_text()
+    told = (ROOT / "docs/reference/records.md").read_text()
     assert [name for name in names if not re.search(rf"^\| `configuration\.[^|]*\b{name}`", told, re.M)] == []
 
 

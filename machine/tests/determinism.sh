@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Two runs with one seed are identical to the byte: every request of the trace,
 # with its times, and every line of the results. One comparison for each cause
-# of differences that was found (docs/machine.md).
+# of differences that was found (docs/design/machine.md).
 # usage: determinism.sh LINUX GUEST SHINGLE-DRIVE
 set -eu
 . "$(dirname "$0")/common.sh"

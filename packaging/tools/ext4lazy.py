@@ -58,7 +58,7 @@ LOOP_CTL_GET_FREE, LOOP_CONFIGURE, LOOP_GET_STATUS64 = 0x4C82, 0x4C0A, 0x4C05
 BLKROGET = 0x125E
 LOOP_CONFIG, LOOP_FLAGS_AT, LOOP_AUTOCLEAR = 304, 60, 4
 
-# 10 GiB on 8 TB is what the paper and docs/journal-lazy.md measured.
+# 10 GiB on 8 TB is what the paper and docs/design/journal-lazy.md measured.
 JOURNAL_SHARE = 800
 JOURNAL_MOST = 10 * GIB
 JOURNAL_LEAST = 256 * MIB

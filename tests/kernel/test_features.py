@@ -8,7 +8,8 @@ A listing has paths, owners, times, attributes, hashes of contents and quota. Th
 * from the lazy mount that did more work after that, and from a stock mount behind it;
 
 and stock `e2fsck -fn` must find nothing wrong with any of what was left, once the log is replayed on a copy.
-docs/lazy-features.md has the table of features; `test_the_table_of_features_names_what_there_is` holds it to the code.
+docs/reference/lazy-features.md has the table of features; `test_the_table_of_features_names_what_there_is` holds it
+to the code.
 """
 
 from __future__ import annotations
@@ -460,8 +461,8 @@ def test_trimming_takes_only_what_is_free(bench: Bench) -> None:
 
 
 def test_the_table_of_features_names_what_there_is() -> None:
-    """The section of docs/lazy-features.md: rows in quotes, tests in backquotes."""
-    text = (ROOT / "docs/lazy-features.md").read_text().split("\n## Features\n")[1].split("\nNot tested")[0]
+    """The section of docs/reference/lazy-features.md: rows in quotes, tests in backquotes."""
+    text = (ROOT / "docs/reference/lazy-features.md").read_text().split("\n## Features\n")[1].split("\nNot tested")[0]
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     named = {name for row in rows for name in re.findall(r'"([^"]+)"', row.split("|")[3])}
     assert named <= set(ALONE), named - set(ALONE)

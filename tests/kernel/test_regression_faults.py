@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Single reads and writes that fail, of the log and of home blocks: the right error, no hang, no wrong data, and the
-same record of the error in the superblock as stock ext4 leaves (docs/regressions.md)."""
+same record of the error in the superblock as stock ext4 leaves (docs/reference/regressions.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a kernel's regression suite asks of ext4 and its journal, of journal_lazy under load (docs/regressions.md).
+"""What a kernel's regression suite asks of ext4, asked of journal_lazy under load (docs/reference/regressions.md).
 
 Each row runs with a log of 64 MiB, which is a shipped size, and most with one of 16 MiB, too. The log went round or has
 snapshots before the row begins, and the row says so with the kernel's own statistics. What was synced is compared byte

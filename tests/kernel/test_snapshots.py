@@ -94,7 +94,7 @@ class Log:
             return file.read(4096)
 
     def snapshot(self) -> Snapshot:
-        """What a mount would read: the layout is in docs/journal-lazy.md."""
+        """What a mount would read: the layout is in docs/design/journal-lazy.md."""
         marker = struct.unpack_from(">9I", self.block(0), 0x5C + 4 * 24)
         return Snapshot(marker[5], marker[6])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Power cuts and kills of convert and drain: a sample, and that it finds what it is for (docs/crash-explorer.md)."""
+"""Power cuts and kills of convert and drain: a sample, and what it is for (docs/results/owner-cuts.md)."""
 
 from __future__ import annotations
 

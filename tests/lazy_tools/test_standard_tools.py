@@ -18,7 +18,7 @@ from lazy_tools import volumes
 from lazy_tools.volumes import BLOCK, PATH, digest, ext4lazy, loop, make, needs_loop, stock
 from shingle.paths import ROOT
 
-GUIDE = " ".join((ROOT / "docs/owners-guide.md").read_text().split())
+GUIDE = " ".join((ROOT / "docs/guide/owners-guide.md").read_text().split())
 CONTENTS = b"contents\n"
 GONE = b"y" * BLOCK
 
@@ -216,7 +216,7 @@ def test_a_read_only_device_is_refused(volume: Path, drained: bool) -> None:
 @pytest.mark.parametrize("mib", [64, 2048])
 def test_the_usual_journal_is_made_as_the_guide_says(folder: Path, mib: int) -> None:
     """Whatever the volume's size: a command that fails here would leave it without a journal."""
-    text = (ROOT / "docs/owners-guide.md").read_text()
+    text = (ROOT / "docs/guide/owners-guide.md").read_text()
     commands = [line.split() for line in text.splitlines() if re.match(r"tune2fs -\S", line)]
     path = make(folder / "converted.img", mib=mib)
     for argv in commands:

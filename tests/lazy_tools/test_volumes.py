@@ -3,7 +3,7 @@
 
 Each kind is converted, or refused in one sentence with nothing changed. A log is then kept on it, checked, and
 sent home. The files have owners, modes, attributes, holes, links and times; all of it is compared. Small volumes only:
-large ones are for docs/crash-explorer.md and for tests/stock_kernel.
+large ones are for docs/design/crash-explorer.md and for tests/stock_kernel.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The same command and seed give the same bytes, whatever the host is doing (docs/determinism.md)."""
+"""The same command and seed give the same bytes, whatever the host is doing (docs/design/determinism.md)."""
 
 import contextlib
 import json

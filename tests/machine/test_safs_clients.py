@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Programs that people use, on SAFS in the machine: databases, backups, logs, recorders, and a POSIX suite.
 
-`./shingle test --clients` installs the programs and runs them. docs/safs-results.md has the table of what they showed.
+`./shingle test --clients` installs the programs and runs them. docs/results/safs-results.md has the table of what
+they showed.
 """
 
 import ast

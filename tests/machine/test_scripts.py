@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The machine's own scripts, which need no lab: determinism by cause (docs/machine.md), and every way to end."""
+"""The machine's own scripts, which need no lab: determinism by cause (docs/design/machine.md), and every way to end."""
 
 import subprocess
 

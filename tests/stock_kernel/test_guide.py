@@ -22,7 +22,7 @@ from shingle.paths import ROOT
 
 pytestmark = pytest.mark.stock_kernel
 
-GUIDE = ROOT / "docs/owners-guide.md"
+GUIDE = ROOT / "docs/guide/owners-guide.md"
 # What the reader replaces, too; and what udev does, which is not in the guest.
 NAMES = {
     "/dev/sdX1": "/dev/vda",

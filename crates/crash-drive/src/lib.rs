@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! A small disk for the crash explorer (docs/crash-explorer.md): it can be set to any of the states that its file lists,
+//! A small disk for the crash explorer (docs/design/crash-explorer.md): it can be set to any of the states that its file lists,
 //! and it records every request with its data.
 //!
 //! It has no mechanics. A request ends after a delay drawn from the seed, so that requests overtake each other; with a

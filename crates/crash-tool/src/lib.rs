@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which states a power cut can leave, by a record of the requests before it (docs/crash-explorer.md).
+//! Which states a power cut can leave, by a record of the requests before it (docs/design/crash-explorer.md).
 #![deny(unsafe_code)]
 
 pub mod choose;

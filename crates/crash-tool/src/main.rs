@@ -382,114 +382,153 @@ fn make_damaged(plan: &DamagePlan, output: &Path, raw: Option<&Path>) -> io::Res
 }
 
 fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
-    let mut pool = Pool::default();
-    let mut seen: BTreeSet<String> = plan.seen.iter().cloned().collect();
-    let mut states = Vec::new();
+    let mut making = Making {
+        pool: Pool::default(),
+        seen: plan.seen.iter().cloned().collect(),
+        states: Vec::new(),
+        image: scratch.join("state.img"),
+        preen: plan.preen,
+        out: BufWriter::new(io::stdout().lock()),
+    };
     let mut disk = None;
-    let mut out = BufWriter::new(io::stdout().lock());
-    let image_path = scratch.join("state.img");
     for (number, source) in plan.sources.iter().enumerate() {
-        let (before, base) = open_disk(&source.disk, &mut pool)?;
+        disk = Some(making.of_source(number, source, plan.flush_ignored)?);
+    }
+    making.out.flush()?;
+    if making.image.exists() {
+        fs::remove_file(&making.image)?;
+    }
+    match disk {
+        Some(disk) => image::write_states(output, disk, &making.states, &making.pool)
+            .map_err(|e| named(output, e)),
+        None => File::create(output).map(|_| ()),
+    }
+}
+
+/// States as they are made, of all sources.
+struct Making<'a> {
+    pool: Pool,
+    /// Hashes of states that are not wanted again.
+    seen: BTreeSet<String>,
+    states: Vec<Contents>,
+    /// Where e2fsck looks at a state.
+    image: PathBuf,
+    preen: bool,
+    /// A line for each state, and one for each source.
+    out: BufWriter<io::StdoutLock<'a>>,
+}
+
+impl Making<'_> {
+    /// The states that are wanted of one source, on which disk they are.
+    fn of_source(
+        &mut self,
+        number: usize,
+        source: &Source,
+        flush_ignored: bool,
+    ) -> io::Result<Disk> {
+        let (before, base) = open_disk(&source.disk, &mut self.pool)?;
         let bytes = fs::read(&source.record).map_err(|e| named(&source.record, e))?;
         let events = record::decode(&bytes).map_err(|e| invalid(&source.record, &e))?;
-        let mut history = History::new(&events, plan.flush_ignored);
+        let mut history = History::new(&events, flush_ignored);
         history.id = number as u64;
         // States are checked on a disk that answers at once.
-        let before = Disk {
+        let disk = Disk {
             delay_us: 0,
             ..before
         };
-        disk = Some(before);
-        let mut offered = Offered {
-            source: number,
-            events: history.events,
-            writes: history.writes.len(),
-            boundaries: history.boundaries.len(),
-            boundaries_cut: Vec::new(),
-            writes_cut: Vec::new(),
-            tried: 0,
-        };
-        let mut found = 0;
-        let cuts: Box<dyn Iterator<Item = Cut>> = match &source.cuts {
-            None => Box::new(
-                Cuts::new(&history, source.early, source.seed)
-                    .skip(source.skip)
-                    .take(20 * source.count + 100),
-            ),
-            Some(texts) => {
-                let cuts: Result<Vec<Cut>, String> =
-                    texts.iter().map(|text| text.parse()).collect();
-                Box::new(
-                    cuts.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?
-                        .into_iter(),
-                )
-            }
-        };
         let (mut boundaries_cut, mut writes_cut) = (BTreeSet::new(), BTreeSet::new());
-        for cut in cuts {
+        let (mut found, mut tried) = (0, 0);
+        for cut in cuts_of(source, &history)? {
             if found == source.count {
                 break;
             }
-            offered.tried += 1;
+            tried += 1;
             if history.boundaries.binary_search(&cut.place).is_ok() {
                 boundaries_cut.insert(cut.place);
             }
+            let of_write = |write: &crash_tool::history::Write| write.at + 1;
             if history
                 .writes
-                .binary_search_by_key(&cut.place, |write| write.at + 1)
+                .binary_search_by_key(&cut.place, of_write)
                 .is_ok()
             {
                 writes_cut.insert(cut.place);
             }
-            let after = contents(&history, cut, &base, &mut pool);
-            let hash = format!("{:032x}", pool.hash(before, &after));
-            if !seen.insert(hash.clone()) {
-                continue;
+            let after = contents(&history, cut, &base, &mut self.pool);
+            let hash = format!("{:032x}", self.pool.hash(disk, &after));
+            if self.seen.insert(hash.clone()) {
+                found += 1;
+                self.put(number, source, disk, cut, after, hash)?;
             }
-            found += 1;
-            let file = image::write(&image_path, before, &after, &pool)
-                .map_err(|e| named(&image_path, e))?;
-            let verdict = fsck::check(&image_path, plan.preen)?;
-            let name = cut.to_string();
-            let fate = name
-                .trim_start_matches(|c: char| c.is_ascii_digit())
-                .chars()
-                .next();
-            let mut chosen = Chosen {
-                name: format!("{}{name}", source.name),
-                source: number,
-                place: cut.place,
-                fate: fate.unwrap_or_default(),
-                hash,
-                cut: states.len() as u32,
-                replayed: None,
-                complaint: None,
-            };
-            let replayed = image::changed(&file, before, &after, &mut pool)?;
-            states.push(after);
-            chosen.replayed = Some(states.len() as u32);
-            states.push(replayed);
-            if let Verdict::Complaint(text) = &verdict {
-                chosen.complaint = Some(text);
-                serde_json::to_writer(&mut out, &chosen)?;
-            } else {
-                serde_json::to_writer(&mut out, &chosen)?;
-            }
-            writeln!(out)?;
         }
-        offered.boundaries_cut = boundaries_cut.into_iter().collect();
-        offered.writes_cut = writes_cut.into_iter().collect();
-        serde_json::to_writer(&mut out, &offered)?;
-        writeln!(out)?;
+        let offered = Offered {
+            source: number,
+            events: history.events,
+            writes: history.writes.len(),
+            boundaries: history.boundaries.len(),
+            boundaries_cut: boundaries_cut.into_iter().collect(),
+            writes_cut: writes_cut.into_iter().collect(),
+            tried,
+        };
+        self.line(&offered)?;
+        Ok(disk)
     }
-    out.flush()?;
-    if image_path.exists() {
-        fs::remove_file(&image_path)?;
+
+    /// Keeps a state and what e2fsck makes of it, and says so.
+    fn put(
+        &mut self,
+        number: usize,
+        source: &Source,
+        disk: Disk,
+        cut: Cut,
+        after: Contents,
+        hash: String,
+    ) -> io::Result<()> {
+        let file = image::write(&self.image, disk, &after, &self.pool)
+            .map_err(|e| named(&self.image, e))?;
+        let verdict = fsck::check(&self.image, self.preen)?;
+        let replayed = image::changed(&file, disk, &after, &mut self.pool)?;
+        let name = cut.to_string();
+        let fate = name
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .chars()
+            .next();
+        let first = self.states.len() as u32;
+        self.states.extend([after, replayed]);
+        let complaint = match &verdict {
+            Verdict::Complaint(text) => Some(text.as_str()),
+            _ => None,
+        };
+        self.line(&Chosen {
+            name: format!("{}{name}", source.name),
+            source: number,
+            place: cut.place,
+            fate: fate.unwrap_or_default(),
+            hash,
+            cut: first,
+            replayed: Some(first + 1),
+            complaint,
+        })
     }
-    match disk {
-        Some(disk) => {
-            image::write_states(output, disk, &states, &pool).map_err(|e| named(output, e))
-        }
-        None => File::create(output).map(|_| ()),
+
+    fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, value)?;
+        writeln!(self.out)
     }
+}
+
+/// Those that were asked for by name, or so many of the seed's.
+fn cuts_of<'a>(
+    source: &Source,
+    history: &'a History<'a>,
+) -> io::Result<Box<dyn Iterator<Item = Cut> + 'a>> {
+    let Some(texts) = &source.cuts else {
+        let all = Cuts::new(history, source.early, source.seed);
+        return Ok(Box::new(
+            all.skip(source.skip).take(20 * source.count + 100),
+        ));
+    };
+    let cuts: Result<Vec<Cut>, String> = texts.iter().map(|text| text.parse()).collect();
+    let cuts = cuts.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+    Ok(Box::new(cuts.into_iter()))
 }

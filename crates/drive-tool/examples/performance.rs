@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes docs/performance.md, its tables anyway and with a file's name a record in JSON lines for the figure:
+//! Writes docs/results/performance.md, its tables anyway and with a file's name a record in JSON lines for the figure:
 //!
 //! ```text
-//! cargo run --release -p drive-tool --example performance -- speed.jsonl > docs/performance.md
+//! cargo run --release -p drive-tool --example performance -- speed.jsonl > docs/results/performance.md
 //! cd lab && python -m shingle.speed_figure ../speed.jsonl ../docs/figures/model-speed.svg
 //! ```
 //! One of two places where the host's clock is read: they measure the host.
@@ -81,7 +81,7 @@ fn main() {
         println!("| {} TB |{line}", tenths as f64 / 10.0);
     }
     println!(
-        "\n![Microseconds for a random write, over the size of the drive](figures/model-speed.svg)"
+        "\n![Microseconds for a random write, over the size of the drive](../figures/model-speed.svg)"
     );
     // But for its first line, the licence.
     let tail = include_str!("performance-tail.md").split_once('\n');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the text that `blkparse` prints by default. docs/trace-format.md says what is taken from it.
+//! Reads the text that `blkparse` prints by default. docs/reference/trace-format.md says what is taken from it.
 
 use crate::trace_file::{Event, Row, ARRIVAL_MAX_NS, SECTOR_MAX};
 use smr_drive::request::{Class, Op, Request, FLAG_FUA, FLAG_META, FLAG_SYNC};

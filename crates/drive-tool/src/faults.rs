@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fault plans as people write them: TOML; docs/faults.md describes every key. A wrong plan is refused with its line, the
+//! Fault plans as people write them: TOML; docs/reference/faults.md describes every key. A wrong plan is refused with its line, the
 //! key, and what was expected.
 
 use crate::nearest::nearest;

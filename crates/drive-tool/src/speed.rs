@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drives and requests for measuring how fast the model itself is, in host time: shared by the benchmarks
-//! (benches/native.rs), the program that writes docs/performance.md (examples/performance.rs) and the test that holds its
+//! (benches/native.rs), the program that writes docs/results/performance.md (examples/performance.rs) and the test that holds its
 //! ratios (tests/speed.rs).
 
 use crate::host::{at, Host};

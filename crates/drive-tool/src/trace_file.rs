@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads request traces; the format is in `smr_drive::trace`, its grammar in docs/trace-format.md.
+//! Reads request traces; the format is in `smr_drive::trace`, its grammar in docs/reference/trace-format.md.
 
 use crate::blkparse;
 use hdrhistogram::Histogram;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the drives with dynamic mapping do, next to the Seagates, and what TRIM changes.
 //!
-//! `cargo test -p drive-tool --test s_blocks -- --nocapture` prints the figures of docs/drive-model.md.
+//! `cargo test -p drive-tool --test s_blocks -- --nocapture` prints the figures of docs/design/drive-model.md.
 
 mod common;
 

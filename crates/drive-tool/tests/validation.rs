@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The committed comparison with what was measured on real drives (results/drives/validation.jsonl, shown in
-//! docs/drive-validation.md) is what the model gives today. The targets are in drives/targets; nothing is judged here
+//! docs/results/drive-validation.md) is what the model gives today. The targets are in drives/targets; nothing is judged here
 //! that is not judged there.
 //!
-//! `./shingle drives validate --full --page docs/drive-validation.md --figure docs/figures --record
+//! `./shingle drives validate --full --page docs/results/drive-validation.md --figure docs/figures --record
 //! results/drives/validation.jsonl` writes both anew.
 
 use drive_tool::validate::{self, Row, Verdict};
@@ -50,7 +50,7 @@ fn the_committed_table_is_what_the_model_gives() {
     }
     assert!(
         stale.is_empty(),
-        "{}\nrun: ./shingle drives validate --full --page docs/drive-validation.md --figure docs/figures --record results/drives/validation.jsonl",
+        "{}\nrun: ./shingle drives validate --full --page docs/results/drive-validation.md --figure docs/figures --record results/drives/validation.jsonl",
         stale.join("\n")
     );
     assert!(compared > 50, "{compared} rows");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `job.json`: the steps that the lab asks for (docs/interfaces.md, seam 1).
+//! `job.json`: the steps that the lab asks for (docs/reference/interfaces.md, seam 1).
 //! The whole job is read before its first step runs, so that a typing error in
 //! the last one costs nothing.
 

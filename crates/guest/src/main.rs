@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first process of the simulated machine: mounts what programs expect,
-//! runs the job that the lab has left (docs/interfaces.md), and switches off.
+//! runs the job that the lab has left (docs/reference/interfaces.md), and switches off.
 //! It switches off in every case, also after a panic of its own.
 //!
 //! `guest job DIR` runs the job of a directory on any machine, as far as it needs

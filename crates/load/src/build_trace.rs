@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorded build of a tree of sources, as `./shingle record-build` writes it
-//! (docs/build-traces.md): what was there before, and what each job did.
+//! (docs/reference/build-traces.md): what was there before, and what each job did.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `shingle-probe`: the tests on a disk or a simulated drive, the table of docs/probe.md, and looks at a disk.
+//! `shingle-probe`: the tests on a disk or a simulated drive, the table of docs/guide/probe.md, and looks at a disk.
 
 use clap::{Parser, Subcommand};
 use drive_tool::profile::read;

@@ -187,7 +187,7 @@ fn conventional_drives_are_found_again() {
 /// Every profile, every row.
 #[test]
 fn the_page_holds_what_the_probe_finds() {
-    let page = include_str!("../../../docs/probe.md");
+    let page = include_str!("../../../docs/results/probe-recovery.md");
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -210,7 +210,7 @@ fn the_page_holds_what_the_probe_finds() {
         assert!(probed.rows.iter().all(|r| r.agrees()), "{}", probed.text);
         assert!(
             page.contains(&probed.text),
-            "`./shingle probe --table` renews docs/probe.md:\n{}",
+            "`./shingle probe --table` renews docs/results/probe-recovery.md:\n{}",
             probed.text
         );
     }

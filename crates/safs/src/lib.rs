@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SAFS: an append-only file system for shingled disks (docs/safs-design.md, docs/safs-format.md).
+//! SAFS: an append-only file system for shingled disks (docs/design/safs-design.md, docs/reference/safs-format.md).
 //!
 //! The core knows a `ZonedDevice` and nothing else: no clock, no threads, no kernel.
 #![deny(unsafe_code)]

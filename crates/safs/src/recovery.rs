@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounting. After a crash the log behind the newest root record is read forward; the decision table with its rows R1 to
-//! R25 is in docs/safs-design.md, and the branches name the rows.
+//! R25 is in docs/design/safs-design.md, and the branches name the rows.
 //!
 //! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
 //! it is first used.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sample of the power cuts: of each configuration a story with some cuts, but of gigabytes. The long run is
-//! `cargo run --release -p safs --example suites -- cuts`; docs/safs-tests.md. `SEED=n` does another seed.
+//! `cargo run --release -p safs --example suites -- cuts`; docs/results/safs-tests.md. `SEED=n` does another seed.
 
 mod suites;
 

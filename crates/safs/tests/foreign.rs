@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounting an image that somebody else made, with everything in it that could harm the host: the rows of the table in
-//! docs/safs.md, each through the kernel. The fuzz test forges structures; here the structures are sound, and say bad things.
+//! docs/guide/safs.md, each through the kernel. The fuzz test forges structures; here the structures are sound, and say bad things.
 
 mod common;
 

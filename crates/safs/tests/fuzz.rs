@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sample of the forged images. The long run is `cargo run --release -p safs --example suites -- fuzz`, whose panics end
-//! it as they end the shipped program; docs/safs-tests.md.
+//! it as they end the shipped program; docs/results/safs-tests.md.
 
 mod suites;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worked example of docs/safs-format.md is what the code writes, to the byte.
+//! The worked example of docs/reference/safs-format.md is what the code writes, to the byte.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn dump(bytes: &[u8]) -> String {
 
 #[test]
 fn the_worked_example_is_what_is_written() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safs-format.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/safs-format.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (shown, after) = rest.split_once(END).unwrap();

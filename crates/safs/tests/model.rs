@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sample of the model: random operations, done by SAFS and by a trivial file system in memory. The long run is
-//! `cargo run --release -p safs --example suites -- model`; docs/safs-tests.md.
+//! `cargo run --release -p safs --example suites -- model`; docs/results/safs-tests.md.
 
 mod suites;
 

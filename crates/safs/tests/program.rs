@@ -229,7 +229,7 @@ fn fsck_says_what_it_did_by_its_status() {
 /// H5: the documented unit of systemd mounts what is sound or was repaired, and nothing else.
 #[test]
 fn the_documented_unit_does_not_mount_what_fsck_could_not_repair() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safs.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/safs.md");
     let guide = fs::read_to_string(guide).unwrap();
     assert!(
         !guide.contains("SuccessExitStatus"),

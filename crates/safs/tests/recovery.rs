@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows of the decision table of docs/safs-design.md that a power cut alone does not make: damage, one row at a time.
+//! The rows of the decision table of docs/design/safs-design.md that a power cut alone does not make: damage, one row at a time.
 
 mod common;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Faults, as a plan: what goes wrong where, how often, and what a power cut leaves. All of it is off without a plan.
 //!
-//! People write plans as TOML (docs/faults.md); the host tool turns that into this form. Whether a fault happens is
+//! People write plans as TOML (docs/reference/faults.md); the host tool turns that into this form. Whether a fault happens is
 //! decided by the run's seed, the rule's place in the plan and how many requests the rule has met: the same run meets
 //! the same faults, and a rule more does not change what the others do.
 //!

@@ -36,8 +36,8 @@ _CARGO_LIMIT_S = 1800.0
 
 _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
 CONTROL = "control"
-VARIANTS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
-# More for a variant, of which no drive's key depends.
+FLAVOURS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
+# More for a flavour, of which no drive's key depends.
 _MORE = {
     "main": ROOT / "machine/checkers/92-statistics.config",
     "sanitize": ROOT / "machine/checkers/91-faults.config",
@@ -93,17 +93,17 @@ class Built:
         return Machine(self.kernel.linux, self.crates.guest, self.arguments)
 
 
-def chosen(variant: str) -> str:
-    """The variant that is booted where this one is meant: another, when the lines of a suite are counted."""
-    return os.environ.get("SHINGLE_KERNEL", variant)
+def chosen(flavour: str) -> str:
+    """The flavour that is booted where this one is meant: another, when the lines of a suite are counted."""
+    return os.environ.get("SHINGLE_KERNEL", flavour)
 
 
-def everything(variant: str = "main", *, progress: Progress = SILENT) -> Built:
+def everything(flavour: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
     crates = build_crates(progress=progress)
-    _, mutant = _split(variant)
+    _, mutant = _split(flavour)
     arguments = () if mutant in (None, CONTROL) else (f"jbd2.mutant={mutant}",)
-    return Built(build_kernel(variant, crates, progress=progress), crates, arguments)
+    return Built(build_kernel(flavour, crates, progress=progress), crates, arguments)
 
 
 # --- Rust ---------------------------------------------------------------------
@@ -214,18 +214,18 @@ def mutants() -> dict[str, Path]:
     return {CONTROL: found.pop(CONTROL), **found}
 
 
-def fragments(variant: str) -> list[Path]:
-    """The kconfig fragments of a variant: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
-    base, _ = _split(variant)
+def fragments(flavour: str) -> list[Path]:
+    """The kconfig fragments of a flavour: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
+    base, _ = _split(flavour)
     if base in _OWN_FRAGMENTS:
         return [ROOT / name for name in _OWN_FRAGMENTS[base]]
-    names = sorted((*_COMMON_FRAGMENTS, VARIANTS[base]))
+    names = sorted((*_COMMON_FRAGMENTS, FLAVOURS[base]))
     more = [_MORE[base]] if base in _MORE else []
     return [*(ROOT / "machine/config" / f"{name}.config" for name in names), *more]
 
 
-def recipe(variant: str, crates: Crates) -> kernel_tree.Recipe:
-    _, mutant = _split(variant)
+def recipe(flavour: str, crates: Crates) -> kernel_tree.Recipe:
+    _, mutant = _split(flavour)
     overlay = kernel_tree.overlay_of(ROOT / "machine", ROOT / "kernel")
     overlay["arch/um/drivers/shingle_model.o_shipped"] = crates.drive_object
     patches = [
@@ -246,7 +246,7 @@ def watched() -> list[str]:
 
 
 def _flags(base: str) -> list[str]:
-    """What make is told for a variant that instruments the files of `watched` and nothing else.
+    """What make is told for a flavour that instruments the files of `watched` and nothing else.
 
     No Makefile says it, since ours are upstream's. Of a name that other folders have, too, all files are instrumented.
     """
@@ -266,13 +266,13 @@ def _is_code(patch: Path) -> bool:
     return any(not name.startswith("Documentation/") for name in kernel_tree.touched_by(patch.read_text()))
 
 
-def _split(variant: str) -> tuple[str, str | None]:
-    """A variant's configuration and its mutant."""
-    kind, _, rest = variant.partition(":")
+def _split(flavour: str) -> tuple[str, str | None]:
+    """A flavour's configuration and its mutant."""
+    kind, _, rest = flavour.partition(":")
     if kind != "mutant":
-        if variant not in VARIANTS and variant not in _OWN_FRAGMENTS:
-            raise unknown_name("kernel variant", variant, [*VARIANTS, *(f"mutant:{name}" for name in mutants())])
-        return variant, None
+        if flavour not in FLAVOURS and flavour not in _OWN_FRAGMENTS:
+            raise unknown_name("kernel flavour", flavour, [*FLAVOURS, *(f"mutant:{name}" for name in mutants())])
+        return flavour, None
     name, _, base = rest.partition(":")
     if name not in mutants():
         raise unknown_name("mutant", name, mutants())
@@ -295,9 +295,9 @@ def compiler_version() -> str:
     return process.run(["gcc", "--version"], what="gcc --version", limit_s=30).splitlines()[0]
 
 
-def kernel_key(variant: str, crates: Crates) -> str:
-    options = [path.read_text() for path in fragments(variant)]
-    return _kernel_key(recipe(variant, crates), options, _flags(_split(variant)[0]))
+def kernel_key(flavour: str, crates: Crates) -> str:
+    options = [path.read_text() for path in fragments(flavour)]
+    return _kernel_key(recipe(flavour, crates), options, _flags(_split(flavour)[0]))
 
 
 def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str], flags: Sequence[str] = ()) -> str:
@@ -326,15 +326,15 @@ def machine_key(crates: Crates) -> str:
     return key.hexdigest()
 
 
-def build_kernel(variant: str, crates: Crates, *, progress: Progress = SILENT) -> Kernel:
-    options = [path.read_text() for path in fragments(variant)]
-    return build_recipe(variant, _split(variant)[0], recipe(variant, crates), options, progress=progress)
+def build_kernel(flavour: str, crates: Crates, *, progress: Progress = SILENT) -> Kernel:
+    options = [path.read_text() for path in fragments(flavour)]
+    return build_recipe(flavour, _split(flavour)[0], recipe(flavour, crates), options, progress=progress)
 
 
 def build_recipe(
     name: str, base: str, made_of: kernel_tree.Recipe, options: Sequence[str], *, progress: Progress = SILENT
 ) -> Kernel:
-    """The kernel of a recipe, configured with these fragments; its objects lie with those of the variant `base`."""
+    """The kernel of a recipe, configured with these fragments; its objects lie with those of the flavour `base`."""
     key = _kernel_key(made_of, options, _flags(base))
     stored = cache() / "kernels" / key
     if not stored.exists():
@@ -402,16 +402,16 @@ def _configured(
 
 
 def _build_kernel(
-    variant: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
+    flavour: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
 ) -> None:
     make = _configured(base, base, made_of, texts, progress)
     if base == COVERAGE:
         _put_libgcov(make.out)
     image = "bzImage" if base in _ON_A_PC else "linux"
-    with progress.task(f"building the kernel ({variant})") as tell, _reporting(make.log, tell):
+    with progress.task(f"building the kernel ({flavour})") as tell, _reporting(make.log, tell):
         process.run(
             [*make.command, f"-j{os.cpu_count() or 1}", image],
-            what=f"building the kernel ({variant})",
+            what=f"building the kernel ({flavour})",
             limit_s=_KERNEL_LIMIT_S,
             env=make.environment,
             log=make.log,

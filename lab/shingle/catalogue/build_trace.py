@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Records what a build does to its tree, for the load generator `replay` (docs/build-traces.md).
+"""Records what a build does to its tree, for the load generator `replay` (docs/reference/build-traces.md).
 
 strace watches the build. A process computes between two of its calls: the user time that it tells as it ends is shared
 out over these times, so that what else the host does is not counted. Jobs are what make starts: a job is a process and

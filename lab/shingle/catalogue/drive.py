@@ -199,7 +199,7 @@ def create(
     used: bool = False,
 ) -> None:
     """Makes an empty drive. In a `used` one every band was written before, so that cleaning it reads it first, as on
-    the disks that were measured; cleaning a new one is about a third cheaper (docs/drive-model.md)."""
+    the disks that were measured; cleaning a new one is about a third cheaper (docs/design/drive-model.md)."""
     options = [] if capacity_bytes is None else ["--capacity-bytes", str(capacity_bytes)]
     options += ["--used"] if used else []
     build.tool_output(crates, "create", "--profile", profile.path, *options, "--seed", str(seed), "-o", target)

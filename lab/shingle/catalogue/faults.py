@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Plans of faults: what goes wrong in a drive, as a TOML file (docs/faults.md)."""
+"""Plans of faults: what goes wrong in a drive, as a TOML file (docs/reference/faults.md)."""
 
 from __future__ import annotations
 

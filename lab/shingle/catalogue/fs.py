@@ -28,9 +28,10 @@ from shingle.failure import Failure, unknown_name
 from shingle.machine import job
 from shingle.paths import IN_MACHINE
 
-_UUID = "5b1e6e00-0000-4000-8000-000000000001"
+# Of every file system that the lab makes, so that two formatted drives are the same bytes.
+UUID = "5b1e6e00-0000-4000-8000-000000000001"
 _LOG_UUID = "5b1e6e00-0000-4000-8000-000000000003"
-_HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
+HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
 _GIB = 1 << 30
 _SECTOR = 512
 
@@ -197,13 +198,13 @@ _XFS_PROBE = Probe(
 
 def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
     """An ext4 variant; tests make their own, with other journals and options."""
-    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_HASH_SEED}"
+    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={HASH_SEED}"
     journal = () if journal_mib is None else ("-J", f"size={journal_mib}")
     return FileSystem(
         name=name,
         kernel_name="ext4",
         summary=summary,
-        mkfs=("/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-U", _UUID, "-E", extended, *journal),
+        mkfs=("/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-U", UUID, "-E", extended, *journal),
         version=("/sbin/mke2fs", "-V"),
         options=options,
         classes=_EXT4_CLASSES,
@@ -239,9 +240,9 @@ _ALL = (
         name="f2fs",
         kernel_name="f2fs",
         summary="F2FS, log-structured",
-        mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", _UUID),
+        mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-t", "0", "-U", UUID),
         # Its fixed areas go to conventional zones, and the tool insists on resetting the others itself.
-        zoned_mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-m", "-U", _UUID),
+        zoned_mkfs=("/sbin/mkfs.f2fs", "-q", "-f", "-r", "-m", "-U", UUID),
         version=("/sbin/mkfs.f2fs", "-V"),
         check=("/sbin/fsck.f2fs", "--dry-run"),
     ),
@@ -249,9 +250,9 @@ _ALL = (
         name="btrfs",
         kernel_name="btrfs",
         summary="Btrfs, copy-on-write; single data, duplicated metadata",
-        mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID),
+        mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", UUID),
         # Its default, duplicated metadata, makes mkfs.btrfs 6.2 abort when they come to lie in conventional zones.
-        zoned_mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", _UUID, "-O", "zoned", "-d", "single", "-m", "single"),
+        zoned_mkfs=("/sbin/mkfs.btrfs", "-q", "-f", "-K", "-U", UUID, "-O", "zoned", "-d", "single", "-m", "single"),
         version=("/sbin/mkfs.btrfs", "-V"),
         classes=frozenset({"metadata"}),
         zoned_reserves_space=False,
@@ -261,7 +262,7 @@ _ALL = (
         name="xfs",
         kernel_name="xfs",
         summary="XFS with its internal log",
-        mkfs=("/sbin/mkfs.xfs", "-q", "-f", "-K", "-m", f"uuid={_UUID}"),
+        mkfs=("/sbin/mkfs.xfs", "-q", "-f", "-K", "-m", f"uuid={UUID}"),
         version=("/sbin/mkfs.xfs", "-V"),
         options="nouuid",
         classes=frozenset({"metadata", "journal"}),
@@ -272,8 +273,8 @@ _ALL = (
         name="safs",
         kernel_name="fuse",
         summary="SAFS, append-only, served by a program through FUSE; existing bytes cannot be overwritten",
-        mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", _UUID),
-        zoned_mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", _UUID),
+        mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", UUID),
+        zoned_mkfs=(f"{job.OUT}/safs", "mkfs", "--uuid", UUID),
         version=(f"{job.OUT}/safs", "--version"),
         min_capacity_bytes=8 * _GIB,
         reserves_space=False,
@@ -380,7 +381,7 @@ def with_writeback(variant: FileSystem, percent: int, *, strict: bool) -> FileSy
     device = f"/sys/block/{Path(job.DEVICE).name}/bdi"
     if variant.kernel_name == "btrfs":
         # It has one of its own for all its disks.
-        device = f"/sys/fs/btrfs/{_UUID}/bdi"
+        device = f"/sys/fs/btrfs/{UUID}/bdi"
     # The minimum cannot be above the maximum.
     fixed = {"max_ratio": percent, "min_ratio": percent, "strict_limit": int(strict)}
     settings = tuple((f"{device}/{name}", str(value)) for name, value in fixed.items())
@@ -422,7 +423,8 @@ def check_suits(variant: FileSystem, drive: str, *, host_managed: bool) -> None:
     if host_managed and variant.zoned_mkfs is None:
         able = ", ".join(each.name for each in _ALL if each.zoned_mkfs is not None and not each.one_file_per_zone)
         raise Failure(
-            f"{variant.name} does not write zones in order, as {drive} requires; these do: {able} (docs/zones.md).",
+            f"{variant.name} does not write zones in order, as {drive} requires; these do: {able}"
+            " (docs/design/zones.md).",
             status=2,
         )
 

@@ -25,7 +25,7 @@ from shingle.failure import Failure
 from shingle.machine.progress import SILENT, Progress
 from shingle.paths import ROOT
 
-PAGE = ROOT / "docs/probe.md"
+PAGE = ROOT / "docs/results/probe-recovery.md"
 _SHOWN_LOOKS = 12
 _COLOURS = {"cleaning": "yellow", "full": "red", "quiet": "green"}
 
@@ -83,7 +83,7 @@ def simulated(
 
 
 def table(shingle_probe: Path) -> int:
-    """Probes every drive of drives/, and writes what was configured and what was found into docs/probe.md."""
+    """Probes every drive of drives/: what was configured and what was found go to docs/results/probe-recovery.md."""
     paths = [each.path for each in drive.profiles().values()]
     return _run([shingle_probe, "table", *sorted(paths), "--page", PAGE])
 

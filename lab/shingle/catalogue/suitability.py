@@ -16,7 +16,7 @@ from shingle.page import replaced
 from shingle.paths import ROOT
 
 TABLE = Path(__file__).with_name("drive_file_systems.toml")
-PAGE = ROOT / "docs/zones.md"
+PAGE = ROOT / "docs/design/zones.md"
 _BEGIN = "<!-- `./shingle file-systems --drives --write` makes what follows -->\n"
 _END = "<!-- end of what is made -->\n"
 

@@ -44,7 +44,7 @@ class Workload:
     seeded: bool = True
     # What the workload adds at scale 1, to refuse scales that a drive cannot hold.
     writes_bytes: int = 0
-    # A recorded build that the generator reads (docs/build-traces.md).
+    # A recorded build that the generator reads (docs/reference/build-traces.md).
     trace: Path | None = None
 
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
@@ -267,7 +267,8 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
     except tomllib.TOMLDecodeError as error:
         raise Failure(f"{path} is not TOML: {error}.", status=2) from None
     except KeyError as missing:
-        raise Failure(f"{path} has no {missing}; it is no personality (docs/workloads.md).", status=2) from None
+        told = f"{path} has no {missing}; it is no personality (docs/reference/workloads.md)."
+        raise Failure(told, status=2) from None
     _check_personality(path, given)
     summary = given.pop("summary", f"the personality {path}")
     name = path.stem

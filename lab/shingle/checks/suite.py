@@ -43,7 +43,7 @@ def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
 
 
 # What of the style is checked in a minute; the kernel's own checkers and the front door take longer.
-_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose")
+_QUICK_STYLE = ("test_lint", "test_tidy", "test_architecture", "test_prose", "test_pages")
 
 
 def quick() -> list[str]:
@@ -56,7 +56,7 @@ def quick() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in (*style, *units)]
 
 
-def variants_for(files: Sequence[Path]) -> list[str]:
+def flavours_for(files: Sequence[Path]) -> list[str]:
     """The kernels that these tests boot, so that building them is seen and not charged to a test."""
     texts = [path.read_text() for path in files]
     words = {"main": "bench", "sanitize": "sanitizing_bench"}
@@ -80,8 +80,8 @@ def main(
     only = [part for part, asked_for in parts.items() if asked_for]
     files = select(wanted or only, test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
-        for variant in variants_for(files):
-            build.everything(build.chosen(variant), progress=progress)
+        for flavour in flavours_for(files):
+            build.everything(build.chosen(flavour), progress=progress)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
     if sanitize:

@@ -50,7 +50,7 @@ class Group(click.Group):
 
 record_option = click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
-    help="Add one JSON line per phase to this file (docs/records.md).",
+    help="Add one JSON line per phase to this file (docs/reference/records.md).",
 )  # fmt: skip
 wide_option = click.option("--wide", is_flag=True, help="All columns of the table, whatever the terminal's width.")
 figure_option = click.option(

@@ -11,10 +11,10 @@ from shingle.machine.progress import Terminal
 
 
 @click.command("build", epilog=examples("build", "build sanitize", "build mutant:NAME"))
-@click.argument("variants", nargs=-1)
-def command(variants: tuple[str, ...]) -> None:
+@click.argument("flavours", nargs=-1)
+def command(flavours: tuple[str, ...]) -> None:
     """Build the machine now, and say where it is."""
     with Terminal(err) as progress:
-        for variant in variants or ("main",):
-            built = build.everything(variant, progress=progress)
-            out.print(f"{variant}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)
+        for flavour in flavours or ("main",):
+            built = build.everything(flavour, progress=progress)
+            out.print(f"{flavour}: Linux {built.kernel.version}, {built.kernel.linux}", soft_wrap=True)

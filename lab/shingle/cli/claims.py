@@ -17,14 +17,16 @@ from shingle.evidence import claims_page
     "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Of these records instead of those in results/. May be given more than once.",
 )  # fmt: skip
-@click.option("--write", is_flag=True, help="Renew docs/claims.md and docs/field.md.")
+@click.option("--write", is_flag=True, help="Renew README's table and the pages of docs/results.")
 def command(targets: tuple[str, ...], record_files: tuple[Path, ...], write: bool) -> None:
     """What the papers say beside what is recorded in results/; TARGETS picks by the beginning of a number.
 
     Nothing is run: each row names the command that reproduces it.
     """
     if write:
-        claims_page.write()
+        changed = claims_page.write()
+        out.print("\n".join(changed) or "nothing has changed.", markup=False, soft_wrap=True)
+        return
     for shown in claims_page.tables(targets, record_files):
         out.print(shown)
         out.print()

@@ -49,9 +49,9 @@ def host_options(command: _Command) -> _Command:
 @host_options
 @click.option(
     "--faults", "fault_plan", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What goes wrong in the drive: a plan as TOML (docs/faults.md).",
+    help="What goes wrong in the drive: a plan as TOML (docs/reference/faults.md).",
 )  # fmt: skip
-@click.option("--aged", is_flag=True, help="On file systems that have been used (docs/records.md).")
+@click.option("--aged", is_flag=True, help="On file systems that have been used (docs/reference/records.md).")
 @record_option
 @figure_option
 @wide_option

@@ -13,10 +13,10 @@ from shingle.verify import coverage
 
 @click.command("coverage", epilog=examples("coverage", "coverage kunit crash", "coverage --missing lazy_scrub.c"))
 @click.argument("suites", nargs=-1)
-@click.option("--page", is_flag=True, help="Only renew docs/coverage.md from the records.")
+@click.option("--page", is_flag=True, help="Only renew docs/results/coverage.md from the records.")
 @click.option("--missing", help="Only show the lines that nothing ran, of functions or files with this in their name.")
 def command(suites: tuple[str, ...], page: bool, missing: str | None) -> None:
-    """Count which lines of journal_lazy the suites run: kunit, tests, torture, crash (docs/coverage.md)."""
+    """Count which lines of journal_lazy the suites run: kunit, tests, torture, crash (docs/results/coverage.md)."""
     coverage.check(suites)
     with Terminal(err) as progress:
         if missing is not None:

@@ -36,10 +36,10 @@ from shingle.verify import crash, crash_workload, damage
 @click.option("--damage", "damaged", is_flag=True, help="Damage logs instead: so many, in all kinds of ways.")
 @click.option("--flush-ignored", is_flag=True, help="A disk that lies about FLUSH and FUA: states must fail.")
 @click.option("--list", "listed", is_flag=True, help="List the workloads.")
-@click.option("--write", is_flag=True, help="Put results/crash.jsonl into docs/crash-explorer.md; run nothing.")
+@click.option("--write", is_flag=True, help="Put results/crash.jsonl into docs/design/crash-explorer.md; run nothing.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path),
-    help="Add one JSON line per workload to this file (docs/crash-explorer.md).",
+    help="Add one JSON line per workload to this file (docs/design/crash-explorer.md).",
 )  # fmt: skip
 def command(
     workload_names: str | None,
@@ -53,7 +53,7 @@ def command(
     write: bool,
     record_file: Path | None,
 ) -> None:
-    """Cut the power everywhere, and check every state that is left (docs/crash-explorer.md)."""
+    """Cut the power everywhere, and check every state that is left (docs/design/crash-explorer.md)."""
     if write:
         crash.write_page()
         return

@@ -65,14 +65,14 @@ def show(name: str) -> None:
 @command.command(
     epilog=examples(
         "drives validate st8000as0002",
-        "drives validate --full --page docs/drive-validation.md --figure docs/figures "
+        "drives validate --full --page docs/results/drive-validation.md --figure docs/figures "
         "--record results/drives/validation.jsonl",
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--full", is_flag=True, help="Also what takes longer than a moment, and the sensitivity to the unknown.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows here, as JSON lines.")
-@click.option("--page", type=click.Path(dir_okay=False, path_type=Path), help="Write docs/drive-validation.md here.")
+@click.option("--page", type=click.Path(dir_okay=False, path_type=Path), help="Write drive-validation.md here.")
 @click.option("--figure", type=click.Path(file_okay=False, path_type=Path), help="Draw the page's figures here.")
 def validate(names: tuple[str, ...], full: bool, record: Path | None, page: Path | None, figure: Path | None) -> None:
     """Compare drives with what was measured on real ones."""

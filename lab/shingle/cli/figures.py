@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from shingle.cli.base import err, examples, out
-from shingle.evidence import claims_page, figures
+from shingle.evidence import figures
 from shingle.failure import Failure
 from shingle.paths import BUILD
+from shingle.runs import experiment
 from shingle.runs.record import NotRecorded
 
 
@@ -25,7 +26,7 @@ def command(names: tuple[str, ...], folder: Path) -> None:
     drawn = 0
     for chosen in figures.drawn_by(names):
         try:
-            stem = figures.draw(chosen, folder, claims_page.records_of(chosen))
+            stem = figures.draw(chosen, folder, experiment.records_of(chosen))
         except NotRecorded as missing:
             err.print(f"{missing}", markup=False, soft_wrap=True)
             continue

@@ -11,8 +11,8 @@ from shingle.cli.base import examples, out
 
 
 @click.command("file-systems", epilog=examples("file-systems", "file-systems --drives"))
-@click.option("--drives", "by_drive", is_flag=True, help="Which works on which drive, as docs/zones.md has it.")
-@click.option("--write", is_flag=True, help="With --drives: put the table into docs/zones.md.")
+@click.option("--drives", "by_drive", is_flag=True, help="Which works on which drive, as docs/design/zones.md has it.")
+@click.option("--write", is_flag=True, help="With --drives: put the table into docs/design/zones.md.")
 def command(by_drive: bool, write: bool) -> None:
     """List the file-system variants, or which works on which drive."""
     if by_drive:

@@ -29,7 +29,7 @@ _PROGRAM = ROOT / "packaging/tools/ext4lazy.py"
     epilog=examples("lazy advise /dev/sdb1", "lazy package build/deb"),
 )
 def command() -> None:
-    """journal_lazy outside the lab: the package, the patches for review, and care of volumes (docs/owners-guide.md)."""
+    """journal_lazy outside the lab: the package, patches for review, care of volumes (docs/guide/owners-guide.md)."""
 
 
 def _pass_on(name: str, text: str) -> None:
@@ -70,7 +70,9 @@ def package_command(folder: Path) -> None:
     "--keep", type=click.Path(dir_okay=False, path_type=Path), help="With --replay: write the state as a raw image."
 )
 @click.option("--list", "listed", is_flag=True, help="List the volumes.")
-@click.option("--write", is_flag=True, help="Put results/owner-cuts.jsonl into docs/crash-explorer.md; run nothing.")
+@click.option(
+    "--write", is_flag=True, help="Put results/owner-cuts.jsonl into docs/results/owner-cuts.md; run nothing."
+)
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file."
 )
@@ -86,7 +88,7 @@ def cuts_command(
     write: bool,
     record_file: Path | None,
 ) -> None:
-    """Cut the power at every write of convert and drain, and follow their advice (docs/crash-explorer.md)."""
+    """Cut the power at every write of convert and drain, and follow their advice (docs/design/crash-explorer.md)."""
     if write:
         owner_cuts.write_page()
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""`./shingle matrix`: sets of experiments, cell by cell (docs/experiments.md)."""
+"""`./shingle matrix`: sets of experiments, cell by cell (docs/reference/experiments.md)."""
 
 from __future__ import annotations
 

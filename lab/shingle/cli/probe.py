@@ -32,10 +32,10 @@ from shingle.machine.progress import Terminal
     "--profile", "profile_file", type=click.Path(dir_okay=False, path_type=Path),
     help="Write a drive profile that the lab can run.",
 )  # fmt: skip
-@click.option("--only", metavar="TEST,...", help="Only these tests, and those they need (docs/probe.md).")
+@click.option("--only", metavar="TEST,...", help="Only these tests, and those they need (docs/guide/probe.md).")
 @click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same requests.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--table", is_flag=True, help="Probe every simulated drive and renew the table of docs/probe.md.")
+@click.option("--table", is_flag=True, help="Probe every simulated drive and renew docs/results/probe-recovery.md.")
 def command(
     device: Path | None,
     destructive: Path | None,

@@ -18,6 +18,6 @@ from shingle.cli.base import examples, out
     "-o", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where to; compressed by xz."
 )
 def command(tree: Path, command: tuple[str, ...], target: Path) -> None:
-    """Run COMMAND in TREE, and keep what it does to the tree's files (docs/build-traces.md)."""
+    """Run COMMAND in TREE, and keep what it does to the tree's files (docs/reference/build-traces.md)."""
     trace = build_trace.record(tree, command, target)
     out.print(f"{target}: {len(trace.tree)} names before, {len(trace.jobs)} jobs", soft_wrap=True)

@@ -20,6 +20,6 @@ from shingle.cli.drive_tool import common_options, run_tool
 @click.option("--trace-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the new trace here.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Add JSON lines to this file.")
 def command(trace: Path, drive_name: str, seed: int, new: bool, trace_out: Path | None, record: Path | None) -> None:
-    """Play a trace to a drive, without the machine: one of ours, or text of blkparse (docs/trace-format.md)."""
+    """Play a trace to a drive, without the machine: ours, or text of blkparse (docs/reference/trace-format.md)."""
     options: list[str | Path] = [] if trace_out is None else ["--trace-out", trace_out]
     run_tool("replay", "--profile", drive.find(drive_name).path, *options, *common_options(seed, new, record), trace)

@@ -36,8 +36,8 @@ from shingle.verify import races, smp, torture
 @click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
-@click.option("--without", default="", help="Leave out these features, separated by commas (docs/torture.md).")
-@click.option("--write", is_flag=True, help="Put the sums of results/torture.jsonl into docs/torture.md; run nothing.")
+@click.option("--without", default="", help="Leave out these features, separated by commas (docs/results/torture.md).")
+@click.option("--write", is_flag=True, help="Sums of results/torture.jsonl go to docs/results/torture.md; run nothing.")
 @click.option("--kernel", "variant", default="sanitize", show_default=True, help="As for ./shingle build.")
 @click.option(
     "--record", "record_file", type=click.Path(dir_okay=False, path_type=Path), help="Add one JSON line to this file."
@@ -55,7 +55,7 @@ def command(
     variant: str,
     record_file: Path | None,
 ) -> None:
-    """Work journal_lazy hard over many mounts with power cuts between, under every checker (docs/torture.md)."""
+    """Work journal_lazy hard over many mounts with power cuts between, under all checkers (docs/results/torture.md)."""
     if write:
         torture.write_page()
         return

@@ -1,35 +1,46 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""docs/claims.md and `./shingle claims`: the papers' numbers beside ours, from results/*.jsonl and nothing else."""
+"""`./shingle claims` and pages of docs/results/: the papers' numbers beside ours, from records alone."""
 
 from __future__ import annotations
 
+import functools
+import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
+from shingle.evidence import finding
+from shingle.evidence.finding import Finding, Reason
 from shingle.failure import Failure
+from shingle.page import replaced
 from shingle.paths import ROOT
-from shingle.runs import experiment, record
+from shingle.runs import experiment
 from shingle.runs.claims import Claim, Judged, judged, number
-from shingle.runs.experiment import Experiment
+from shingle.runs.experiment import Experiment, records_of
 from shingle.runs.record import Record
 
-PAGE = ROOT / "docs/claims.md"
+RESULTS = ROOT / "docs/results"
+PAGE = RESULTS / "claims.md"
 _COLUMNS = ("target", "what", "paper", "ours", "error", "verdict")
 _NUMBERS = ("paper", "ours", "error")
 
-_HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
-# What the papers say, and what is measured here
+_LICENCE = "<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->\n"
+_HEAD = (
+    _LICENCE
+    + """# What the papers say, and what is measured here
 
-*Made by `./shingle claims --write` from the records in `results/`; do not edit. Nothing is typed in: a row is a number
-of a paper, or what a sentence of one comes to, and the value that its experiment's records give. What was varied to
-find a reason has a row for each variation. Claims about a drive alone are in
-[drive-validation.md](drive-validation.md). The targets (T1 to T47) number what the papers say; `./shingle claims T13`
-prints those that begin so.*
+*An index of verdicts, for readers of the papers: which of their numbers are reproduced here, and where the others are
+explained. Made by `./shingle claims --write` from the records in `results/`; do not edit.*
 
 **{headline}**
+
+Each experiment has a page with its rows. A row is a number of a paper, or what a sentence of one comes to, beside the
+value that the experiment's records give. `./shingle claims T13` prints the rows of a target; T1 to T47 number what the
+papers say. Claims about a drive alone are in [drive-validation.md](drive-validation.md).
 
 | verdict | |
 |---|---|
@@ -41,10 +52,16 @@ prints those that begin so.*
 | not run | no record |
 
 Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
-mean and its standard deviation.
+mean and its standard deviation. "Varied" experiments change the paper's run to find what a number depends on.
+
+| experiment | what | targets | reproduced or passed | not |
+|---|---|---|--:|--:|
+{index}
+Experiments that repeat no number of a paper: {others}.
 
 ## Not reproduced, and why
 {off}"""
+)
 
 
 UNEXPLAINED = "not looked into"
@@ -53,14 +70,6 @@ UNEXPLAINED = "not looked into"
 def experiments() -> list[Experiment]:
     """Those that repeat something of a paper."""
     return [each for each in experiment.all_of_them() if each.claims]
-
-
-def records_of(chosen: Experiment, files: Sequence[Path] = ()) -> list[Record]:
-    """What this experiment left in `files`, or in results/, in files that begin with its number."""
-    kept = []
-    for path in files or sorted((ROOT / "results").glob(f"{chosen.number}*.jsonl")):
-        kept += [each for each in record.read(path) if each["experiment"] == chosen.name]
-    return kept
 
 
 def expected(claim: Claim, scale: float) -> str:
@@ -112,8 +121,14 @@ def minutes(records: Sequence[Record]) -> float:
 def command(chosen: Experiment, records: Sequence[Record]) -> str:
     scale = max((each["scale"] for each in records), default=chosen.scale)
     seeds = max((each["seed"] for each in records if each["scale"] == scale), default=1)
-    size = "" if scale == chosen.scale else f" --scale {scale:g}"
+    asked = scale / _largest(chosen) * chosen.scale
+    size = "" if math.isclose(asked, chosen.scale) else f" --scale {asked:g}"
     return f"./shingle run {chosen.number}{size}{f' --seeds {seeds}' if seeds > 1 else ''} --record FILE"
+
+
+def _largest(chosen: Experiment) -> float:
+    """The largest scale that its records have at its own: some run parts of a workload's."""
+    return max(each.plan.scales[each.plan.names[-1]] for each in chosen.runs(chosen.scale, 1))
 
 
 def setting(records: Sequence[Record]) -> str:
@@ -185,45 +200,130 @@ def _good(rows: Sequence[Judged]) -> str:
     return f"{good} of {good + verdicts.count('above') + verdicts.count('below')}"
 
 
-def not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> str:
+def off_rows(rows: Sequence[Judged]) -> list[Judged]:
+    return [each for each in rows if each.verdict in ("above", "below", "did not finish")]
+
+
+def not_reproduced(chosen: Experiment, reasons: Sequence[Reason], rows: Sequence[Judged]) -> str:
     """A line with the targets that are off and the reasons; nothing if none are."""
-    off = [each for each in rows if each.verdict in ("above", "below", "did not finish")]
+    off = off_rows(rows)
     if not off:
         return ""
     targets = ", ".join(dict.fromkeys(each.claim.target for each in off))
-    why = "; ".join(map(str, chosen.reasons)) or UNEXPLAINED
-    return f"* [{chosen.name}](#{chosen.name}), {len(off)} of {len(rows)} rows ({targets}): {why}.\n"
+    why = "; ".join(map(str, reasons)) or UNEXPLAINED
+    return f"* {_link(chosen)}, {len(off)} of {len(rows)} rows ({targets}): {linked(why)}.\n"
+
+
+def _link(chosen: Experiment) -> str:
+    return f"[{chosen.number}]({chosen.number}.md)"
+
+
+def linked(text: str) -> str:
+    """Other experiments that a text names, as links to their pages, if they have one."""
+
+    def link(match: re.Match[str]) -> str:
+        return f"[{match[0]}]({match[0]}.md)" if match[0] in _linkable() else match[0]
+
+    parts = re.split(r"(```.*?```|`[^`]*`|\[[^\]]*\]\([^)]*\))", text, flags=re.DOTALL)
+    return "".join(each if place % 2 else re.sub(r"\be\d\d\b", link, each) for place, each in enumerate(parts))
+
+
+@functools.cache
+def _linkable() -> frozenset[str]:
+    return frozenset(each.number for each in experiment.all_of_them() if has_page(each))
+
+
+def has_page(chosen: Experiment) -> bool:
+    """One of docs/results/: what has claims or a text, and no page that it makes itself."""
+    return chosen.page is None and (bool(chosen.claims) or finding.path_of(chosen).exists())
+
+
+def _index_row(chosen: Experiment, found: Finding, rows: Sequence[Judged]) -> str:
+    targets = ", ".join(dict.fromkeys(each.claim.target for each in rows))
+    good = sum(each.verdict in ("reproduced", "passed") for each in rows)
+    varied = ", varied" if chosen.varied else ""
+    return f"| {_link(chosen)} | {found.title}{varied} | {targets} | {good} | {len(rows) - good} |\n"
+
+
+def page(chosen: Experiment) -> str:
+    """An experiment's page: its claim, how to run it, its rows, why they differ, and what it means."""
+    records, found = records_of(chosen), finding.of(chosen)
+    rows = judged(chosen.claims, records)
+    said = f"{_LICENCE}# {chosen.number}: {found.title}\n\n"
+    said += f"*The claim: {chosen.claim}.{f' {chosen.source}.' if chosen.source else ''}"
+    said += " Made by `./shingle claims --write` from the records in `results/` and"
+    said += f" `{finding.path_of(chosen).relative_to(ROOT)}`; do not edit.*\n\n"
+    said += f"`{command(chosen, records)}`" + (f", {setting(records)}" if records else "")
+    said += f" {chosen.scaling}" if chosen.scaling else ""
+    if chosen.claims:
+        counts = Counter(each.verdict for each in rows)
+        said += f"\n\n**{', '.join(f'{many} {verdict}' for verdict, many in counts.items())}**"
+        said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
+        said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows).rstrip("\n")
+    if chosen.expectations:
+        said += "\n\n## What must be found\n" + "\n".join(_expectations(chosen, records))
+    if found.reasons:
+        said += f"\n\n{finding.WHY}" + "\n".join(f"* {linked(str(each))}." for each in found.reasons)
+    return said + (f"\n\n{finding.MEANING}{linked(found.meaning)}\n" if found.meaning else "\n")
+
+
+_HELD = {True: "held", False: "**not held**", None: "not recorded"}
+
+
+def _expectations(chosen: Experiment, records: Sequence[Record]) -> list[str]:
+    sentences = [each.sentence for each in chosen.expectations]
+    return [f"* {_HELD[held]}: {text}." for text, held in zip(sentences, chosen.held(records), strict=True)]
 
 
 def markdown() -> str:
-    parts, off = [], ""
+    index, off = "", ""
     everything: dict[bool, list[Judged]] = {False: [], True: []}
     for chosen in experiments():
-        records = records_of(chosen)
-        rows = judged(chosen.claims, records)
+        found = finding.of(chosen)
+        rows = judged(chosen.claims, records_of(chosen))
         everything[chosen.varied] += rows
-        off += not_reproduced(chosen, rows)
-        said = f"\n## {chosen.name}\n{chosen.claim[0].upper()}{chosen.claim[1:]}. {chosen.source}.\n"
-        said += f"`{command(chosen, records)}`"
-        said += f", {setting(records)}" if records else ""
-        said += f" {chosen.scaling}" if chosen.scaling else ""
-        said += "\n\n| " + " | ".join(_COLUMNS) + " |\n|---|---|--:|--:|--:|---|\n"
-        said += "".join("| " + " | ".join(cells(each)) + " |\n" for each in rows)
-        said += f"\n{chosen.finding}\n" if chosen.finding else ""
-        parts.append(said)
-    return _HEAD.format(headline=headline(everything[False], everything[True]), off=off) + "".join(parts)
+        index += _index_row(chosen, found, rows)
+        off += not_reproduced(chosen, found.reasons, rows)
+    others = [each for each in experiment.all_of_them() if not each.claims]
+    told = [f"{finding.of(each).title} ([{each.number}]({_file(each)}))" for each in others]
+    sums = headline(everything[False], everything[True])
+    return _HEAD.format(headline=sums, index=index, off=off, others="; ".join(told))
+
+
+def _file(chosen: Experiment) -> str:
+    return f"{chosen.number if chosen.page is None else chosen.name.partition('-')[2]}.md"
+
+
+def front_page() -> str:
+    """README with the few numbers that it shows."""
+    template = Path(__file__).with_name("front_page.md.j2")
+    path = ROOT / "README.md"
+    made = finding.filled(template.read_text().partition("-->\n")[2], str(template.relative_to(ROOT)))
+    return replaced(path.read_text(), _BEGIN, _END, made, path)
+
+
+_BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
 
 def pages() -> dict[Path, str]:
-    """This page, and those of experiments that have one of their own and a record."""
-    made = {PAGE: markdown()}
+    """All that is made of experiments' records: the index, the pages, README's table."""
+    made = {PAGE: markdown(), ROOT / "README.md": front_page()}
     for chosen in experiment.all_of_them():
         records = records_of(chosen)
         if chosen.page is not None and records:
-            made[ROOT / "docs" / f"{chosen.name.partition('-')[2]}.md"] = chosen.page(records)
+            text = chosen.page(records) + f"\n{finding.MEANING}{linked(finding.of(chosen).meaning)}\n"
+            made[RESULTS / _file(chosen)] = text
+        elif has_page(chosen):
+            made[RESULTS / _file(chosen)] = page(chosen)
     return made
 
 
-def write() -> None:
+def write() -> list[str]:
+    """Renews the pages; the names of those that changed."""
+    RESULTS.mkdir(exist_ok=True)
+    changed = []
     for path, text in pages().items():
-        path.write_text(text)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            changed.append(str(path.relative_to(ROOT)))
+    return changed

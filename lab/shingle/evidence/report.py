@@ -18,9 +18,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import jinja2
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from shingle.evidence import claims_page, figures, own, plot, table
+from shingle.evidence import claims_page, figures, finding, own, plot, table
 from shingle.runs import experiment, record
 from shingle.runs.claims import Judged, Verdict, judged, number
 from shingle.runs.experiment import Experiment
@@ -74,7 +75,7 @@ class Section:
     command: str
     setting: str
     scaling: str
-    finding: str
+    finding: Markup
     held: tuple[str, ...]
     claims: Table | None
     records: Table | None
@@ -106,7 +107,7 @@ def html(files: Sequence[Path] = ()) -> str:
             kept = (
                 [each for each in given if each["experiment"] == chosen.name]
                 if files
-                else claims_page.records_of(chosen)
+                else experiment.records_of(chosen)
             )
             if files and not kept:
                 continue
@@ -145,7 +146,7 @@ def _section(
         command=claims_page.command(chosen, records),
         setting=_first_up(claims_page.setting(records)),
         scaling=chosen.scaling,
-        finding=chosen.finding,
+        finding=_prose(finding.of(chosen).meaning),
         held=tuple(_sentence(each.sentence) for each in chosen.expectations),
         claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
         if rows
@@ -167,9 +168,15 @@ def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
         figure, undrawn = None, _sentence(str(missing).removesuffix("."))
     return Section(
         name=name, claim="Runs that are of no experiment.", source="", command="./shingle compare … --record FILE",
-        setting=_first_up(claims_page.setting(records)), scaling="", finding="", held=(), claims=None,
+        setting=_first_up(claims_page.setting(records)), scaling="", finding=Markup(), held=(), claims=None,
         records=_records(name, records), figure=figure, undrawn=undrawn,
     )  # fmt: skip
+
+
+def _prose(text: str) -> Markup:
+    """Markdown as a part of the page, up to its first heading, without links, which lead out of the page."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text.partition("\n### ")[0])
+    return Markup(MarkdownIt("commonmark", {"html": False}).render(plain))
 
 
 def _sentence(text: str) -> str:
@@ -222,8 +229,9 @@ def _claim(row: Judged) -> tuple[Cell, ...]:
 
 def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]:
     """By reason: those of the experiment, with its finding; or that it was not run."""
-    why = ". ".join(each[0].upper() + each[1:] for each in map(str, chosen.reasons)) or claims_page.UNEXPLAINED
-    why = f"{why}. {chosen.finding}".strip()
+    found = finding.of(chosen)
+    why = ". ".join(each[0].upper() + each[1:] for each in map(str, found.reasons)) or claims_page.UNEXPLAINED
+    why = f"{why}."
     reasons: dict[str, list[Judged]] = {}
     for row in rows:
         if row.verdict not in ("reproduced", "passed"):

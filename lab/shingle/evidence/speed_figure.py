@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The figure of docs/performance.md, from the record that the example `performance` of drive-tool writes.
+"""The figure of docs/results/performance.md, from the record that the example `performance` of drive-tool writes.
 
 python -m shingle.evidence.speed_figure RECORD FIGURE
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""docs/drive-validation.md and its figures, from what `shingle-drive validate` and `curves` say and nothing else."""
+"""docs/results/drive-validation.md and its figures, from what `shingle-drive validate` and `curves` say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 _HEAD = """<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 # The drives against measurements
 
-*Made by `./shingle drives validate --full --page docs/drive-validation.md --figure docs/figures --record
+*Made by `./shingle drives validate --full --page docs/results/drive-validation.md --figure docs/figures --record
 results/drives/validation.jsonl`; do not edit. `./shingle test` repeats the rows that take a moment and compares them
 with the committed record, digit by digit.*
 
@@ -53,11 +53,11 @@ def page(records: Sequence[Row]) -> str:
     rows = [record for record in records if record["event"] == "row"]
     parts = [_HEAD.format(headline=headline(rows)), _misses(rows)]
     parts.append(
-        "\n![Throughput under random 4 KiB writes](figures/drive-random-writes.png)\n\n"
+        "\n![Throughput under random 4 KiB writes](../figures/drive-random-writes.png)\n\n"
         "*Random 4 KiB writes over the whole drive, one at a time, clean cache (FAST'17, Figure 1): means of 10 s.*\n"
-        "\n![Cleaning time against pieces](figures/drive-cleaning.png)\n\n"
+        "\n![Cleaning time against pieces](../figures/drive-cleaning.png)\n\n"
         "*Time to clean one band in idle time, against the number of 4 KiB blocks cached one by one in random order.*\n"
-        "\n![Sequential rate over the address](figures/drive-rates.png)\n\n"
+        "\n![Sequential rate over the address](../figures/drive-rates.png)\n\n"
         "*Sequential reads of 256 MiB at 33 places.*\n"
     )
     for name in dict.fromkeys(row["drive"] for row in rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The guest's job: steps as data (seam 1 of docs/interfaces.md)."""
+"""The guest's job: steps as data (seam 1 of docs/reference/interfaces.md)."""
 
 from __future__ import annotations
 

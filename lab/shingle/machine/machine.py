@@ -30,7 +30,7 @@ NS_PER_S = 1_000_000_000
 # The guest's clock at power-on: 2026-01-01 00:00:00 UTC. Any fixed moment would do.
 START_NS = 1_767_225_600 * NS_PER_S
 # What a system call costs the simulated host, calibrated to the paper's (about
-# 160,000 creates in 10 s in memory); see docs/determinism.md.
+# 160,000 creates in 10 s in memory); see docs/design/determinism.md.
 DEFAULT_CALL_NS = 2_000
 DEFAULT_NAME_NS = 60_000
 

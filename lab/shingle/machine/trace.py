@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads a request trace (seam 5 of docs/interfaces.md)."""
+"""Reads a request trace (seam 5 of docs/reference/interfaces.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Shows the runs that are going on: what the drive does, why, and how its cache and its latencies are.
 
 A run writes a line of counters for each virtual second into its folder
-(seam 2 of docs/interfaces.md). A machine that runs holds its folder open
+(seam 2 of docs/reference/interfaces.md). A machine that runs holds its folder open
 under a fixed number, and so it is found, whoever started it.
 """
 

@@ -2,7 +2,7 @@
 """What the papers say, beside what was recorded here.
 
 A claim is one number of a paper and the way to get it from an experiment's records. It
-belongs to the experiment that runs the paper's workload; `docs/claims.md` and
+belongs to the experiment that runs the paper's workload; `docs/results/claims.md` and
 `./shingle claims` are made from the records in results/ and nothing else.
 """
 
@@ -171,6 +171,13 @@ def speedup(slow: str, fast: str, name: str, drive: str | None = None) -> Callab
 def parts_s(record: Record, *names: str) -> float:
     """What the load itself took, without the sync after it; or the parts of it that are named."""
     return sum(float(part["ns"]) for part in record["load"]["parts"] if not names or part["name"] in names) / 1e9
+
+
+def calls_s(record: Record) -> float:
+    """What the calls that make a name cost the processor."""
+    made = record["load"]["operations"]
+    names = sum(int(made.get(name, 0)) for name in ("mkdir", "create"))
+    return names * float(record["configuration"]["name_ns"]) / 1e9
 
 
 def metadata_read(file_system: str, name: str) -> Callable[[Sequence[Record]], float]:

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from rich.table import Table
 
 from shingle.failure import Failure, unknown_name
 from shingle.paths import ROOT
+from shingle.runs import record
 from shingle.runs.claims import Claim
 from shingle.runs.record import Record
 from shingle.runs.run import Run
@@ -29,24 +31,8 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Reason:
-    """Why numbers differ: something that a paper leaves open; something that is not modelled, or modelled
-    otherwise; another kernel than the paper's; the paper itself; or the row was varied to find that out."""
-
-    kind: Literal["a parameter", "a mechanism", "the kernel", "the paper", "a variation", "not known"]
-    # With the experiment that shows it, if it is another.
-    text: str
-    # Of the claims; none: of all that are off.
-    targets: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        named = f" ({', '.join(self.targets)})" if self.targets else ""
-        return f"{self.kind}: {self.text}{named}"
-
-
-@dataclass(frozen=True)
 class Experiment:
-    """What is claimed, and the runs that show it.
+    """What is claimed, and the runs that show it. What was found stands in a Markdown file of the same name.
 
     `runs` takes the scale of the workload and the seed. Expectations are held to the experiment's own scale, on each
     seed; `claims` are a paper's numbers, which are compared and not held.
@@ -67,10 +53,8 @@ class Experiment:
     scaling: str = ""
     # A smaller one than its own says nothing: a smaller set leaves it out.
     scalable: bool = True
-    # What decides the rows that differ.
-    reasons: tuple[Reason, ...] = ()
-    # The same at length.
-    finding: str = ""
+    # What its text asks for by name, of the records of one seed; further arguments are the text's.
+    numbers: Mapping[str, Callable[..., float]] = field(default_factory=dict)
     # Draws the records as one figure, a .svg and a .png of this stem.
     draw: Callable[[Sequence[Record], Path], None] | None = None
     # A page of docs/ that is made of its records, named as the experiment without its number.
@@ -102,6 +86,20 @@ class Experiment:
         if name not in known:
             raise unknown_name(f"cell of {self.name}", name, known)
         return known[name]
+
+    def held(self, records: Sequence[Record]) -> list[bool | None]:
+        """For each expectation whether every seed that has its cells meets it; None if none has."""
+        seeds: dict[int, list[Record]] = {}
+        for each in records:
+            seeds.setdefault(each["seed"], []).append(each)
+        found: list[bool | None] = []
+        for expectation in self.expectations:
+            answers = []
+            for own in seeds.values():
+                with contextlib.suppress(record.NotRecorded):
+                    answers.append(expectation.holds(own))
+            found.append(all(answers) if answers else None)
+        return found
 
     def broken(self, records: Sequence[Record]) -> list[str]:
         """The expectations that these records do not meet."""
@@ -138,3 +136,17 @@ def load(path: Path) -> Experiment:
     if not isinstance(experiment, Experiment):
         raise Failure(f"{path.name} defines no EXPERIMENT.")
     return experiment
+
+
+def records_of(chosen: Experiment, files: Sequence[Path] = ()) -> list[Record]:
+    """What this experiment left in `files`, or in results/, in files that begin with its number."""
+    if not files:
+        return list(_committed(chosen.name))
+    return [each for path in files for each in record.read(path) if each["experiment"] == chosen.name]
+
+
+@functools.cache
+def _committed(name: str) -> tuple[Record, ...]:
+    """Read once: pages refer to each other's records."""
+    files = sorted((ROOT / "results").glob(f"{name.partition('-')[0]}*.jsonl"))
+    return tuple(each for path in files for each in record.read(path) if each["experiment"] == name)

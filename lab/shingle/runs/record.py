@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Records: one JSON line per phase of a run. docs/records.md describes every field.
+"""Records: one JSON line per phase of a run. docs/reference/records.md describes every field.
 
 Everything but `host` is the same, byte for byte, for the same command and seed.
 """
@@ -227,7 +227,8 @@ def read(path: Path) -> list[Record]:
             record = json.loads(text)
         except (UnicodeDecodeError, json.JSONDecodeError):
             why = "cut off, as by a full disk or a kill" if number == len(lines) and records else "no JSON"
-            raise Failure(f"{path}, line {number}: {why}; expected a record (docs/records.md).", status=2) from None
+            told = f"{path}, line {number}: {why}; expected a record (docs/reference/records.md)."
+            raise Failure(told, status=2) from None
         try:
             check(record)
         except Failure as failure:

@@ -77,7 +77,7 @@ class Run:
     experiment: str | None = None
     kernel_arguments: tuple[str, ...] = ()
     age: Age | None = None
-    # A plan of faults, as TOML (docs/faults.md).
+    # A plan of faults, as TOML (docs/reference/faults.md).
     faults: Path | None = None
     # A workload that the file system does not bring to its end is a result: the record says why.
     may_fail: bool = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""`./shingle coverage`: which lines of journal_lazy which suite runs (docs/coverage.md).
+"""`./shingle coverage`: which lines of journal_lazy which suite runs (docs/results/coverage.md).
 
 A kernel of its own counts (build.COVERAGE): gcc's counters are in the files that we write or change and nowhere else,
 and User-Mode Linux, an ordinary program, writes them out when it ends in order. A machine that is killed or whose power
@@ -31,7 +31,7 @@ from shingle.paths import ROOT, run_directory
 from shingle.review import series
 
 RECORDS = ROOT / "results/coverage.jsonl"
-PAGE = ROOT / "docs/coverage.md"
+PAGE = ROOT / "docs/results/coverage.md"
 REASONS = ROOT / "lab/shingle/verify/coverage.toml"
 # What is aimed at: of all lines, and of each function unless it has a reason.
 AIM = 0.9
@@ -293,7 +293,7 @@ def _percent(lines: Iterable[Lines]) -> str:
 
 
 def page() -> str:
-    """docs/coverage.md, from the records."""
+    """docs/results/coverage.md, from the records."""
     suites = recorded()
     total = together(suites.values())
     files = sorted({file for file, _ in total})
@@ -301,8 +301,10 @@ def page() -> str:
         "<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->",
         "# Which lines run in which suite",
         "",
-        "Made by `./shingle coverage` from `results/coverage.jsonl`; none of it by hand. gcc's counters are in",
-        "the kernel's code while these suites run:",
+        "*For reviewers of `journal_lazy`: which of its lines the suites reach. Made by `./shingle coverage` from",
+        "`results/coverage.jsonl`; do not edit.*",
+        "",
+        "gcc's counters are in the kernel's code while these suites run:",
         "",
         *(f"* **{name}**: {SUITES[name][0]}" for name in SUITES if name in suites),
         "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The crash explorer: cuts the power everywhere, and looks at what is left (docs/crash-explorer.md).
+"""The crash explorer: cuts the power everywhere, and looks at what is left (docs/design/crash-explorer.md).
 
 A round is one workload with one seed. The workload is recorded once, and so are recoveries of some of the states that
 it can leave, and recoveries of some of the states that those can leave. From the records come distinct states; each is
@@ -186,7 +186,7 @@ def write_records(path: Path, explored: Explored, built: build.Built, seed: int)
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-PAGE, RECORDS = ROOT / "docs/crash-explorer.md", ROOT / "results/crash.jsonl"
+PAGE, RECORDS = ROOT / "docs/design/crash-explorer.md", ROOT / "results/crash.jsonl"
 _BEGIN, _END = "<!-- crash: made by `./shingle crash --write` -->\n", "<!-- end -->\n"
 _COUNTS = {
     "states": "states", "snapshots": "snapshots in the log", "kept": "log taken over", "compared": "filled, compared",

@@ -2,7 +2,7 @@
 """One workload with one seed: what is recorded of it, the states that come from the records, and how they are checked.
 
 The workload is recorded once, and so are recoveries of some of the states that it can leave, and recoveries of some of
-the states that those can leave (docs/crash-explorer.md).
+the states that those can leave (docs/design/crash-explorer.md).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 from shingle import process
 from shingle.build import build
+from shingle.catalogue import fs
 from shingle.failure import Failure
 from shingle.machine import job, machine
 from shingle.machine.console import Trouble, diagnose, lines
@@ -41,8 +42,6 @@ _MEMORY_MIB = 256
 _BOOT_LIMIT_S = 900.0
 _TOOL_LIMIT_S = 900.0
 _MIB = 1 << 20
-_UUID = "5b1e6e00-0000-4000-8000-000000000001"
-_HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
 _RECOVERIES = {"L": LAZY, "S": STOCK}
 _TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _ANNOUNCED = re.compile(r"crash: (\S+)$")
@@ -190,10 +189,10 @@ class Round:
         image, disk = self.folder / "base.img", self.folder / "base.disk"
         with image.open("wb") as file:
             file.truncate(self.workload.disk_mib * _MIB)
-        extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_HASH_SEED}"
+        extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={fs.HASH_SEED}"
         size = self.workload.made_mib or self.workload.disk_mib
         process.run(
-            ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-U", _UUID, "-N", "1024", "-E", extended,
+            ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-U", fs.UUID, "-N", "1024", "-E", extended,
              *self.workload.extended, image, f"{size}M"],
             what="mke2fs", limit_s=60, env=os.environ | {"E2FSPROGS_FAKE_TIME": "1767225600"},
         )  # fmt: skip

@@ -42,7 +42,7 @@ class Workload:
     filled_one_in: int = 10
     # Runs beside a nested recovery.
     beside: tuple[job.Step, ...] = ()
-    # The kernel's sentence with which a lazy mount may refuse a state; docs/journal-lazy.md names the case.
+    # The kernel's sentence with which a lazy mount may refuse a state; docs/design/journal-lazy.md names the case.
     may_refuse: str | None = None
     # What the kernel that is recorded may complain of: a mutant's own checks are not what is tested here.
     complains: tuple[Trouble, ...] = ()

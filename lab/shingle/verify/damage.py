@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Damaged logs: `./shingle crash --damage` (docs/crash-explorer.md, Damaged logs).
+"""Damaged logs: `./shingle crash --damage` (docs/design/crash-explorer.md, Damaged logs).
 
 A workload is recorded as the crash explorer does it, and cut near its end. The log that this leaves is damaged in as
 many ways as are asked for, each drawn from the seed and a number. Every one is mounted with journal_lazy, once more

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Power cuts and kills of what owners run: `./shingle lazy cuts` (docs/crash-explorer.md, The owners' tools).
+"""Power cuts and kills of what owners run: `./shingle lazy cuts` (docs/design/crash-explorer.md, The owners' tools).
 
 `ext4lazy convert` and `ext4lazy drain` run in the machine on the crash explorer's disk, which records what they write.
 Of each record cuts are drawn, on an honest disk and on one that lies about FLUSH. Each state that is left is treated
@@ -36,7 +36,7 @@ from shingle.verify.owner_volumes import Kind
 
 DISKS = ("honest", "lying")
 RECORDS = ROOT / "results/owner-cuts.jsonl"
-PAGE = ROOT / "docs/crash-explorer.md"
+PAGE = ROOT / "docs/results/owner-cuts.md"
 _BEGIN, _END = "<!-- owner-cuts: made by `./shingle lazy cuts --write` -->", "<!-- end -->"
 # Records differ from seed to seed.
 _PER_ROUND = 80

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The torture of journal_lazy on four processors under QEMU: the composed kernel for a PC, with lockdep and delays, or
-Debian's unmodified kernel with the module ext4lazy (docs/torture.md).
+Debian's unmodified kernel with the module ext4lazy (docs/results/torture.md).
 
 User-Mode Linux has one processor. Here the same stress (stress.sh) runs on several, on a virtio disk whose image stays:
 each life ends with the death of QEMU while the next stress runs, and the next one begins with what the image holds. The

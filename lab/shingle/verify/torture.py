@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Torture of journal_lazy: volumes that live many times, with a power cut at the end of each life (docs/torture.md).
+"""Torture of journal_lazy: volumes that live many times, with a power cut at each end (docs/results/torture.md).
 
 A *life* is a boot of the kernel with every checker: it mounts what the last cut left, compares what the last life had
 synced with its models, byte for byte, and works: threads whose files are held against a model, fsx on files of its
@@ -292,7 +292,7 @@ def _sums(lives: Sequence[Life]) -> tuple[str, ...]:
 
 
 def markdown(lives: Sequence[Life]) -> str:
-    """The same as a table of docs/torture.md."""
+    """The same as a table of docs/results/torture.md."""
     head = " | ".join(heading.replace("\n", " ") for heading in _HEADINGS)
     lines = [f"| {head} |", "|" + "--:|" * len(_HEADINGS)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows(lives))]) + "\n"
@@ -300,7 +300,7 @@ def markdown(lives: Sequence[Life]) -> str:
 
 # --- The page -----------------------------------------------------------------
 
-PAGE, RECORDS = ROOT / "docs/torture.md", ROOT / "results/torture.jsonl"
+PAGE, RECORDS = ROOT / "docs/results/torture.md", ROOT / "results/torture.jsonl"
 _BEGIN, _END = "<!-- from results/torture.jsonl -->\n", "<!-- end -->\n"
 
 

@@ -6,7 +6,7 @@
 //!     cargo run --release -p safs --example suites -- fuzz --seeds 100000
 //!
 //! Each works in processes of its own, so that a panic, which ends the program as it ends the shipped one, is one failure
-//! among others. A failure says how it is had again. docs/safs-tests.md has the whole.
+//! among others. A failure says how it is had again. docs/results/safs-tests.md has the whole.
 
 mod board;
 mod run;

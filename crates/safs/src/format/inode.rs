@@ -58,7 +58,7 @@ impl FileType {
     }
 }
 
-/// See docs/safs-format.md, 7.2.
+/// See docs/reference/safs-format.md, 7.2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// What it is.

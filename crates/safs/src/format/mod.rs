@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on the disk, byte by byte (docs/safs-format.md). Encoding and decoding only: nothing here reads a device.
+//! What is on the disk, byte by byte (docs/reference/safs-format.md). Encoding and decoding only: nothing here reads a device.
 //!
 //! All integers are little-endian except inside catalog keys, which are big-endian so that the order of bytes is the order
 //! of keys. Decoders take any bytes and answer with what is wrong; they never panic.

@@ -35,7 +35,7 @@ pub struct Image {
     pub crc: u32,
 }
 
-/// See docs/safs-format.md, 3.
+/// See docs/reference/safs-format.md, 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Names the file system.

@@ -162,7 +162,7 @@ impl Records {
     }
 }
 
-/// See docs/safs-format.md, 5.
+/// See docs/reference/safs-format.md, 5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Part of the log; else only data, which the log names.

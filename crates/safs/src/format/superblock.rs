@@ -7,7 +7,7 @@ const MAGIC: &[u8; 8] = b"SAFSSB01";
 const VERSION: u32 = 1;
 const CRC_AT: usize = 8;
 
-/// See docs/safs-format.md, 2.
+/// See docs/reference/safs-format.md, 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Names this file system.

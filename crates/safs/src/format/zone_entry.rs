@@ -38,7 +38,7 @@ pub enum ZoneKind {
     Shared,
 }
 
-/// See docs/safs-format.md, 4.
+/// See docs/reference/safs-format.md, 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneEntry {
     /// Tells this life of the zone from all others; 0 if it never was opened.

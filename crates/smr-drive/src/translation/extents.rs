@@ -4,7 +4,7 @@
 //! in one place.
 //!
 //! A `BTreeMap` did the same before, and a random write paid for five of its levels in cold memory several times
-//! (docs/performance.md).
+//! (docs/results/performance.md).
 
 use super::cache_map::Entry;
 use alloc::vec;
