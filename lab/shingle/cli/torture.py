@@ -91,7 +91,7 @@ def command(
                     out.print(f"  {torture.replayed(seed, mix, life)}", soft_wrap=True)
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
-                    torture.write_record(record_file, life, kernel, seed, processors=processors)
+                    torture.write_record(record_file, life, kernel, seed, processors=processors, kcsan=kcsan)
     seconds, total = time.monotonic() - began, sum(life.operations for life in done)
     table.put(out, torture.table(done))
     if kcsan:

@@ -308,10 +308,9 @@ def page_with(page: str, records: Path) -> str:
     """The page with the sums of the records between its two marks."""
     parts = []
     read = read_records(records)
-    for kernel, processors in dict.fromkeys((kernel, processors) for kernel, processors, _ in read):
-        lives = [life for *of, life in read if of == [kernel, processors]]
-        many = "one processor" if processors == 1 else f"{processors} processors"
-        parts.append(f"On {many}, kernel `{kernel}`:\n\n{markdown(lives)}")
+    for kernel, where in dict.fromkeys((kernel, where) for kernel, where, _ in read):
+        lives = [life for *of, life in read if of == [kernel, where]]
+        parts.append(f"On {where}, kernel `{kernel}`:\n\n{markdown(lives)}")
     text = "\n".join(parts) or "No series of this configuration is recorded yet.\n"
     return replaced(page, _BEGIN, _END, f"\n{text}\n", PAGE)
 
@@ -578,7 +577,7 @@ def replayed(seed: int, mix: int, life: Life) -> str:
 # --- Records ------------------------------------------------------------------
 
 
-def write_record(path: Path, life: Life, kernel: str, seed: int, *, processors: int) -> None:
+def write_record(path: Path, life: Life, kernel: str, seed: int, *, processors: int, kcsan: bool = False) -> None:
     line = {
         "schema": 2, "workload": "torture", "processors": processors, "seed": seed, "volume": life.shape.number,
         "feature": life.shape.feature, "log_mib": life.shape.log_mib, "life": life.number, "life_seed": life.seed,
@@ -586,12 +585,14 @@ def write_record(path: Path, life: Life, kernel: str, seed: int, *, processors: 
         "compared_bytes": life.compared_bytes, "counts": dict(life.counts), "host": {"seconds": round(life.seconds, 1)},
         "versions": {"kernel": kernel},
     }  # fmt: skip
+    if kcsan:
+        line["kcsan"] = True
     with path.open("a") as file:
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def read_records(path: Path) -> list[tuple[str, int, Life]]:
-    """Kernel, processors and life of each line; those of the first schema had no snapshots and are left out."""
+def read_records(path: Path) -> list[tuple[str, str, Life]]:
+    """Kernel, kind of machine and life of each line; those of the first schema had no snapshots and are left out."""
     found = []
     for line in map(json.loads, path.read_text().splitlines()):
         if line["schema"] == 1:
@@ -601,5 +602,7 @@ def read_records(path: Path) -> list[tuple[str, int, Life]]:
             line["life"], line["life_seed"], shape, line["operations"], line["host"]["seconds"], line["policy"],
             line["counts"], line["compared_bytes"],
         )  # fmt: skip
-        found.append((line["versions"]["kernel"], line["processors"], life))
+        where = "one processor" if line["processors"] == 1 else f"{line['processors']} processors"
+        where += " with KCSAN" if line.get("kcsan") else ""
+        found.append((line["versions"]["kernel"], where, life))
     return found
