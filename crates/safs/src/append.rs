@@ -48,7 +48,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let staging = self.staging(ino);
         let waits_already = staging.held() > 0;
         if !waits_already {
-            (staging.waits_since_ns, staging.advanced_ns) = (steady_ns, steady_ns);
+            staging.begin_to_wait(steady_ns);
         }
         (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
         staging.since_sync += bytes;

@@ -24,8 +24,9 @@ pub(crate) struct Staging {
     pub stream: Option<ZoneId>,
     /// When the oldest byte that waits was accepted, or before.
     pub waits_since_ns: i64,
-    /// When blocks were written last.
-    pub advanced_ns: i64,
+    /// What of the file lies behind `marked_end` was accepted at `marked_ns` or later.
+    pub marked_ns: i64,
+    pub marked_end: u64,
     /// Bytes accepted since the last fsync.
     pub since_sync: u64,
 }
@@ -64,15 +65,23 @@ impl Staging {
         (self.unlogged() + gap) as u64
     }
 
-    /// `blocks` blocks are written, and after them a fragment. What is left came after the last time, at the earliest.
+    /// The first byte comes that has to wait.
+    pub fn begin_to_wait(&mut self, now_ns: i64) {
+        (self.waits_since_ns, self.marked_ns, self.marked_end) = (now_ns, now_ns, self.end());
+    }
+
+    /// `blocks` blocks are written, and after them a fragment.
     pub fn advance(&mut self, blocks: u32, tail: Option<Extent>, now_ns: i64) {
-        self.waits_since_ns = self.waits_since_ns.max(self.advanced_ns);
-        self.advanced_ns = now_ns;
         self.bytes.drain(..blocks as usize * BLOCK);
         self.base += u64::from(blocks) * BLOCK as u64;
         if blocks > 0 || tail.is_some() {
             self.logged = tail.map_or(0, |tail| tail.bytes as usize);
             self.tail = tail;
+        }
+        // What is left is younger than the mark only when all that lay before the mark is written.
+        if self.base + self.logged as u64 >= self.marked_end {
+            self.waits_since_ns = self.marked_ns;
+            (self.marked_ns, self.marked_end) = (now_ns, self.visible());
         }
     }
 
@@ -143,4 +152,43 @@ pub(crate) struct Open {
     pub staging: Option<Staging>,
     /// Who reads it.
     pub readers: Readers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Staging, BLOCK};
+
+    fn accept(staging: &mut Staging, bytes: usize, now_ns: i64) {
+        if staging.held() == 0 {
+            staging.begin_to_wait(now_ns);
+        }
+        let end = staging.bytes.len() + bytes;
+        staging.bytes.resize(end, 1);
+    }
+
+    #[test]
+    fn a_tail_is_as_old_as_its_bytes_however_often_what_is_before_it_is_written() {
+        let mut staging = Staging::default();
+        accept(&mut staging, 2 * BLOCK + 10, 1);
+        // Two segments take the two blocks, later; the ten bytes are from the beginning.
+        staging.advance(1, None, 5);
+        staging.advance(1, None, 6);
+        assert_eq!(staging.waits_since_ns, 1);
+        // Only when they are written, what came after is younger.
+        accept(&mut staging, BLOCK, 7);
+        staging.advance(1, None, 8);
+        assert!(staging.waits_since_ns > 1 && staging.waits_since_ns <= 7);
+    }
+
+    #[test]
+    fn what_waits_behind_a_gap_keeps_its_age() {
+        let mut staging = Staging::default();
+        accept(&mut staging, BLOCK, 1);
+        staging.gap.insert(8 * BLOCK as u64, vec![1; 10]);
+        for now_ns in 2..5 {
+            accept(&mut staging, BLOCK, now_ns);
+            staging.advance(1, None, now_ns);
+        }
+        assert_eq!(staging.waits_since_ns, 1);
+    }
 }
