@@ -30,6 +30,7 @@ mod read_ahead;
 pub mod recovery;
 mod repair;
 mod retain;
+mod roots;
 mod salvage;
 mod space;
 mod staging;

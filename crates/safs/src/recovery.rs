@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounting. After a crash the log behind the newest root record is read forward; the decision table with its rows R1 to
-//! R25 is in docs/safs-design.md, and the branches name the rows.
+//! R26 is in docs/safs-design.md, and the branches name the rows.
 //!
 //! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
 //! it is first used.
@@ -14,73 +14,19 @@ use crate::layout::{self, Layout};
 use crate::lru::Lru;
 use crate::node_store::NodeStore;
 use crate::options::Options;
+use crate::roots::lost_record;
+pub use crate::roots::{roots, superblock};
 use crate::staging::Staged;
 use crate::zones::Zones;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use zoned::{Block, ZoneId, ZonedDevice};
+use std::collections::{BTreeSet, VecDeque};
+use zoned::{ZoneId, ZonedDevice};
 
 /// Blocks between two checks of a file's end.
 const VERIFY_BLOCKS: u32 = 256;
 /// Orphans listed at a time.
 const ORPHANS_AT_ONCE: usize = 256;
-
-/// Finds the superblock: the first one, or its mirror, which is at the start of some zone (R1).
-pub fn superblock<D: ZonedDevice>(disk: &mut Disk<D>) -> Result<Superblock> {
-    let mut block = vec![0; BLOCK];
-    disk.read(Block(0), &mut block)?;
-    let first = Superblock::decode(&block);
-    if let Ok(found) = first {
-        return Ok(found);
-    }
-    let geometry = disk.geometry();
-    // A disk without conventional zones has its mirror in what mkfs reserves.
-    let end = match geometry.conventional {
-        0 | 1 => layout::reserved_zones(geometry.zones).min(geometry.zones),
-        conventional => conventional,
-    };
-    for zone in 1..end {
-        let at = disk.block_of(ZoneId(zone), 0);
-        if disk.read(at, &mut block).is_err() {
-            continue;
-        }
-        match Superblock::decode(&block) {
-            Ok(found) if found.mirror_blocks == at.0 => return Ok(found),
-            _ => continue,
-        }
-    }
-    first.at(|| "the superblock".into())
-}
-
-/// The root records that can be read, the newest first, each with whether its two copies are good.
-pub fn roots<D: ZonedDevice>(
-    disk: &mut Disk<D>,
-    superblock: &Superblock,
-) -> Result<Vec<(Root, [bool; 2])>> {
-    let layout = layout::suits(disk, superblock)?;
-    let mut found: BTreeMap<u64, (Root, [bool; 2])> = BTreeMap::new();
-    for (copy, first, count) in layout.root_places(disk)? {
-        let mut blocks = vec![0; count * BLOCK];
-        if disk.read(first, &mut blocks).is_err() {
-            // One bad block must not hide its neighbours.
-            for (i, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                if disk.read(first + i as u64, block).is_err() {
-                    block.fill(0);
-                }
-            }
-        }
-        for (i, block) in blocks.chunks_exact(BLOCK).enumerate() {
-            let Ok(root) = Root::decode(block, &superblock.uuid) else {
-                continue;
-            };
-            let distance = [0, layout.mirror_blocks()][copy];
-            if layout.root(root.root_seq) + distance == first + i as u64 {
-                let entry = found.entry(root.root_seq).or_insert((root, [false; 2]));
-                entry.1[copy] = true;
-            }
-        }
-    }
-    Ok(found.into_values().rev().collect())
-}
+/// Mounts that may have left something if root records are lost: more than there are places for records.
+const MOUNTS_LOST_MAX: u64 = 1 << 16;
 
 /// What reading the log forward found.
 struct Forward {
@@ -94,6 +40,8 @@ struct Forward {
     previous: u32,
     /// A segment that was durable cannot be found (R7).
     lost: Option<String>,
+    /// A segment names a newer durable root record than the one that was found (R26).
+    newer: Option<u64>,
     /// Something was written after the root record.
     is_dirty: bool,
 }
@@ -124,19 +72,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         let superblock = superblock(&mut disk)?;
         let layout = layout::suits(&disk, &superblock)?;
         let mut failure = Error::corrupt("the root records", "none can be read");
-        for (i, (root, _)) in roots(&mut disk, &superblock)?.into_iter().enumerate() {
+        let found = roots(&mut disk, &superblock)?;
+        let mut doubt = lost_record(&mut disk, layout, &found)?;
+        for (root, _) in found {
             let nodes = NodeStore::new(superblock.uuid, layout, options.node_cache_bytes);
             let (zones, catalog) = match read_image(&mut disk, &superblock, layout, &root, nodes) {
                 Ok(image) => image,
                 Err(error) => {
                     // R2: the one before, and then with doubts.
+                    doubt = Some(error.to_string());
                     failure = error;
                     continue;
                 }
             };
-            if i > 0 && !options.repair {
-                disk.refuse(failure.to_string());
-            }
             let mut fs = FileSystem {
                 headers: Lru::new(options.header_cache_bytes),
                 options,
@@ -175,15 +123,38 @@ impl<D: ZonedDevice> FileSystem<D> {
             if fs.options.repair {
                 fs.salvage(&mut progress)?;
             }
-            fs.recover()?;
+            fs.recover(doubt)?;
             return Ok(fs);
         }
         Err(failure)
     }
 
-    /// Brings memory to what the log says, and makes a new root record before anything else is written (R18).
-    fn recover(&mut self) -> Result {
+    /// Something newer was durable than what was found. Nothing is written then, unless it is a repair that goes on from what
+    /// there is.
+    fn doubt_all(&mut self, why: String) {
+        match self.options.repair {
+            true => self.salvaged.push(why),
+            false => self
+                .disk
+                .refuse(format!("{why}; safs fsck goes on from what there is")),
+        }
+    }
+
+    /// Brings memory to what the log says, and makes a new root record before anything else is written (R18). `doubt` says
+    /// that a newer root record is lost (R2, R26).
+    fn recover(&mut self, doubt: Option<String>) -> Result {
         let forward = self.roll_forward()?;
+        let newer = forward.newer.map(|newer| {
+            let newest = self.roots.newest;
+            format!("root record {newer} was durable, and {newest} is the newest that is found")
+        });
+        let doubt = doubt.or(newer);
+        // INV-S3: of the mounts that wrote what is lost, segments may be left.
+        self.roots.mount_gen += doubt.as_ref().map_or(0, |_| MOUNTS_LOST_MAX);
+        doubt
+            .into_iter()
+            .chain(forward.lost)
+            .for_each(|why| self.doubt_all(why));
         self.log.flushed_seq = forward.flushed_seq;
         self.log.next_is_named = forward.next_is_named;
         self.log.previous = forward.previous;
@@ -205,9 +176,6 @@ impl<D: ZonedDevice> FileSystem<D> {
             .filter_map(|cell| cell.key.number().map(Ino))
             .collect();
         self.load_retained()?;
-        if let Some(lost) = forward.lost.filter(|_| !self.options.repair) {
-            self.disk.refuse(lost);
-        }
         if self.options.read_only {
             self.disk.refuse("mounted read-only");
         }
@@ -245,6 +213,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             next_is_named: false,
             previous: self.log.at.block,
             lost: None,
+            newer: None,
             is_dirty: !self.roots.was_clean,
         };
         let mut headers = Vec::new();
@@ -388,6 +357,12 @@ impl<D: ZonedDevice> FileSystem<D> {
             if self.continues_log(&header, at.zone, at.block, at.epoch) {
                 self.counters.copies_lost += 1;
                 return Ok(Some(header));
+            }
+            if (header.zone, header.block, header.epoch) == (at.zone, block, at.epoch)
+                && header.root_seq > self.roots.newest
+            {
+                forward.newer = Some(header.root_seq);
+                break;
             }
             let is_later = header.is_log
                 && header.epoch == at.epoch
