@@ -4,6 +4,7 @@
 //! INV-S9: `head` ≤ `written` ≤ `size`; bytes below `written` never change. INV-S10: extents of a file start at whole
 //! blocks and cover what lies between `head` and `written` without gap or overlap; only the last may be a fragment.
 
+use crate::budget::{Charge, Claim};
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -16,10 +17,6 @@ use zoned::{ZoneId, ZonedDevice};
 const SHORT_GAP_BYTES: u64 = 64 << 10;
 /// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
 const REMOVE_MAX: usize = 256;
-/// Keys that a file's bytes change when they are written: its extents, a fragment, itself.
-const KEYS_OF_A_FILE: usize = 4;
-/// The same of what waits behind a gap: its extent, and the hole before it.
-const KEYS_OF_A_GAP: usize = 2;
 /// Others' data that a segment takes along when one file is made durable.
 const RIDERS_MAX_BYTES: usize = 1 << 20;
 
@@ -36,7 +33,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         let end = end.ok_or(Error::TooBig)?;
         self.load(ino)?;
         self.refuse_overwrite(ino, offset, bytes)?;
-        self.reserve(bytes)?;
+        let gap_bytes = offset.saturating_sub(self.staging(ino).end());
+        let charge = Charge::of_file(bytes, u64::from(gap_bytes > 0), gap_bytes);
+        self.afford(Claim::Data(charge))?;
         // What waited may be written now, and a gap that was to be filled be a hole.
         self.load(ino)?;
         self.refuse_overwrite(ino, offset, bytes)?;
@@ -45,25 +44,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
         }
-        let staging = self.staging(ino);
-        let waits_already = staging.held() > 0;
-        if !waits_already {
-            staging.begin_to_wait(steady_ns);
-        }
-        (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
-        staging.since_sync += bytes;
-        if offset == staging.end() {
-            staging.bytes.extend_from_slice(data);
-            staging.join();
-        } else {
-            staging.gap.insert(offset, data.to_vec());
-            self.staged.waiting_keys += KEYS_OF_A_GAP;
-        }
-        if !waits_already {
-            self.staged.waiting_files += 1;
-            self.staged.waiting_keys += KEYS_OF_A_FILE;
-        }
-        self.staged.held_bytes += bytes;
+        self.staged.change(ino, |staging| {
+            if staging.held() == 0 {
+                staging.begin_to_wait(steady_ns);
+            }
+            (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
+            staging.since_sync += bytes;
+            if offset == staging.end() {
+                staging.bytes.extend_from_slice(data);
+                staging.join();
+            } else {
+                staging.gap.insert(offset, data.to_vec());
+            }
+        });
         self.counters.accepted_bytes += bytes;
         self.staged.dirty_since_ns.get_or_insert(steady_ns);
         // The data are accepted: that a segment finds no zone now is no answer to this call.
@@ -139,7 +132,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         // Both headers of a full segment take less than a fortieth of it, but never less than four blocks.
         let segment = u64::from(self.options.segment_blocks);
         let payload = segment - (segment / 40).max(4);
-        if self.staged.held_bytes >= payload * BLOCK as u64 {
+        if self.staged.waiting.bytes >= payload * BLOCK as u64 {
             self.push_ready()?;
         }
         Ok(())
@@ -162,7 +155,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if bytes as u64 >= segment / 2 {
             self.push(&parts)?;
         }
-        if self.staged.held_bytes > self.options.buffer_bytes {
+        if self.staged.waiting.bytes > self.options.buffer_bytes {
             for ino in streams {
                 self.write_stream(ino)?;
             }
@@ -332,25 +325,25 @@ impl<D: ZonedDevice> FileSystem<D> {
             };
             let block = BLOCK as u64;
             let (from, to) = (end.next_multiple_of(block), target / block * block);
-            if target - end <= SHORT_GAP_BYTES || from >= to {
-                let zeros = (target - end) as usize;
+            let is_hole = target - end > SHORT_GAP_BYTES && from < to;
+            let zeros = if is_hole { from - end } else { target - end } as usize;
+            self.staged.change(ino, |staging| {
                 staging.bytes.resize(staging.bytes.len() + zeros, 0);
                 staging.join();
-                self.staged.held_bytes += zeros as u64;
+            });
+            if !is_hole {
                 continue;
             }
-            let zeros = (from - end) as usize;
-            staging.bytes.resize(staging.bytes.len() + zeros, 0);
-            self.staged.held_bytes += zeros as u64;
             self.push(&[Part {
                 ino,
                 with_tail: false,
             }])?;
             self.put_hole(ino, from, to)?;
-            let staging = self.staging(ino);
-            staging.base = to;
-            // What begins at a whole block is next now, and no zeros come before it.
-            staging.join();
+            self.staged.change(ino, |staging| {
+                staging.base = to;
+                // What begins at a whole block is next now, and no zeros come before it.
+                staging.join();
+            });
         }
     }
 
@@ -388,10 +381,14 @@ impl<D: ZonedDevice> FileSystem<D> {
                 written,
             });
         }
-        self.reserve_change(size == 0)?;
+        self.afford(if size == 0 {
+            Claim::Deletion
+        } else {
+            Claim::Change
+        })?;
         if size == 0 {
             self.discard_staging(ino)?;
-            while self.remove_last_extents(ino)? {}
+            self.remove_extents(ino)?;
         } else if is_staged {
             self.close_gap(ino, None)?;
             self.push(&[Part {
@@ -415,19 +412,27 @@ impl<D: ZonedDevice> FileSystem<D> {
             return Ok(());
         };
         open.readers.clear();
-        let Some(staging) = open.staging.take() else {
+        let is_closed = open.handles == 0;
+        let Some(staging) = self.staged.take(ino) else {
             return Ok(());
         };
-        self.staged.held_bytes -= staging.held();
-        if open.handles == 0 {
+        if is_closed {
             self.staged.files.remove(&ino);
         }
         staging.stream.map_or(Ok(()), |zone| self.leave_zone(zone))
     }
 
+    /// Removes all extents of a file, in steps of which each can be committed.
+    pub(crate) fn remove_extents(&mut self, ino: Ino) -> Result {
+        while self.remove_last_extents(ino)? {
+            self.afford(Claim::Deletion)?;
+        }
+        Ok(())
+    }
+
     /// Removes a file's last extents, and cuts the file there: after every such batch it is a whole, shorter file. Says
     /// whether there were any.
-    pub(crate) fn remove_last_extents(&mut self, ino: Ino) -> Result<bool> {
+    fn remove_last_extents(&mut self, ino: Ino) -> Result<bool> {
         let mut batch = Vec::new();
         let mut inode = self.inode(ino)?;
         // What was removed before is not looked at again.
@@ -459,7 +464,6 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Gives a file's beginning up: all extents that lie before `head`. What was there reads as zeros.
     pub fn truncate_head(&mut self, ino: Ino, head: u64) -> Result {
-        self.reserve_change(true)?;
         let mut inode = self.regular(ino)?;
         if head > inode.written {
             return Err(Error::Invalid("the head cannot lie behind what is written"));
@@ -468,6 +472,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             open.readers.clear();
         }
         loop {
+            self.afford(Claim::Deletion)?;
             let mut batch = Vec::new();
             for (logical, extent) in self.extents(ino, 0, REMOVE_MAX)? {
                 let end = logical * BLOCK as u64 + u64::from(extent.bytes);
@@ -549,8 +554,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.push(&parts)?;
         self.flush()?;
-        (self.staged.dirty_since_ns, self.staged.waiting_files) = (None, 0);
-        self.staged.waiting_keys = 0;
+        self.staged.dirty_since_ns = None;
         for part in parts {
             self.forget_idle(part.ino)?;
         }

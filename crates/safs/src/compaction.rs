@@ -65,25 +65,24 @@ impl<D: ZonedDevice> FileSystem<D> {
             progress(victims.len() - i);
             let entry = self.zones.get(*zone)?;
             if entry.epoch == *epoch && entry.stage == ZoneStage::Sealed {
-                let moved = self.compact_zone(*zone);
-                self.root_commit(false)?;
-                moved?;
+                self.compact_zone(*zone)?;
             }
         }
         Ok(self.space())
     }
 
-    /// Moves everything that lives in a zone. The zone is free after the next root record.
+    /// Moves everything that lives in a zone, and frees it by a root record.
     pub(crate) fn compact_zone(&mut self, victim: ZoneId) -> Result {
         let moved = self.move_all(victim);
         self.counters.compacted += 1;
         let moved = self.sticky(moved);
-        // Before any segment of the log may say where data are now, they are there. A root record, which follows if
-        // nothing failed, flushes before it is written.
-        if moved.is_err() {
+        let committed = self.root_commit(false);
+        // Before any segment of the log may say where data are now, they are there. A root record flushes; without one it
+        // has to be done here.
+        if committed.is_err() && self.disk.refusal().is_none() {
             self.flush()?;
         }
-        moved
+        moved.and(committed)
     }
 
     fn move_all(&mut self, victim: ZoneId) -> Result {
@@ -279,7 +278,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 // The end of a zone gets a part of the next piece.
                 outputs.remove(&owner);
                 if let Some((head, tail)) = rest[0].split(room) {
-                    if self.reserve_moves(2)? < 2 {
+                    if self.afford_moves(2)? < 2 {
                         return Err(crate::error::Error::NoSpace);
                     }
                     let first = self.place(&[head], at, block)?;
@@ -296,7 +295,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 }
                 continue;
             }
-            let count = self.reserve_moves(fits)?;
+            let count = self.afford_moves(fits)?;
             outputs.insert(owner, at);
             let places = self.place(&rest[..count], at, block)?;
             for (piece, place) in rest[..count].iter().zip(places) {

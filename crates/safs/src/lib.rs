@@ -7,6 +7,7 @@
 mod append;
 mod attributes;
 mod block_zones;
+mod budget;
 mod catalog;
 mod check;
 mod commit;

@@ -5,6 +5,7 @@
 //! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
 //! it is first used.
 
+use crate::budget::Claim;
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{At, Error, Result};
@@ -98,6 +99,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                     previous: root.log.block,
                     tail_ns: 0,
                     pending: VecDeque::new(),
+                    pending_bytes: 0,
                     seq: root.seq,
                     flushed_seq: root.seq,
                     buffer: Vec::new(),
@@ -573,7 +575,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                     Err(Error::NotFound) => self.change(vec![Change::Delete(Key::orphan(ino))])?,
                     other => other?,
                 }
-                self.reserve_change(true)?;
+                self.afford(Claim::Deletion)?;
             }
         }
     }

@@ -93,10 +93,12 @@ fn changed(inode: &Inode) -> Mark {
 
 /// What ring directories hold, so that nobody has to add it up: kept by every change of a name and of an inode.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Rings(BTreeMap<Ino, Ring>);
 
 /// The regular files of a ring directory.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Ring {
     files: BTreeMap<u64, Ino>,
     stored: BTreeMap<Ino, u64>,

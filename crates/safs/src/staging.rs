@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file's bytes that are not written yet, or only as a fragment.
 
+use crate::budget::Charge;
 use crate::format::{Extent, Ino, BLOCK};
 use crate::read_ahead::Readers;
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use zoned::ZoneId;
 
 /// From `base` on, which is a multiple of 4 KiB, all of the file's bytes are here; the first `logged` are in the log too.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Staging {
     pub base: u64,
     pub bytes: Vec<u8>,
@@ -70,6 +72,12 @@ impl Staging {
         (self.waits_since_ns, self.marked_ns, self.marked_end) = (now_ns, now_ns, self.end());
     }
 
+    /// What is charged for it while it waits.
+    fn charge(&self) -> Charge {
+        let (gaps, hole_bytes) = (self.gap.len() as u64, self.visible() - self.end());
+        Charge::of_file(self.held(), gaps, hole_bytes)
+    }
+
     /// `blocks` blocks are written, and after them a fragment.
     pub fn advance(&mut self, blocks: u32, tail: Option<Extent>, now_ns: i64) {
         self.bytes.drain(..blocks as usize * BLOCK);
@@ -105,14 +113,11 @@ impl Staging {
 
 /// All bytes of files that no segment holds, and what else is known of files in use.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Staged {
     pub files: BTreeMap<Ino, Open>,
-    /// Sum of what `files` hold.
-    pub held_bytes: u64,
-    /// How often a file began to wait since everything was written.
-    pub waiting_files: usize,
-    /// Keys of the catalog that what waits will change, at most (INV-S8).
-    pub waiting_keys: usize,
+    /// The sum of what is charged for `files`.
+    pub waiting: Charge,
     /// When what is not durable began to be so, on the clock that never goes back.
     pub dirty_since_ns: Option<i64>,
 }
@@ -125,6 +130,23 @@ impl Staged {
 
     pub fn of_mut(&mut self, ino: Ino) -> Option<&mut Staging> {
         self.files.get_mut(&ino)?.staging.as_mut()
+    }
+
+    /// Changes a file's bytes, and what is charged for them.
+    pub fn change<T>(&mut self, ino: Ino, act: impl FnOnce(&mut Staging) -> T) -> T {
+        let open = self.files.entry(ino).or_default();
+        let staging = open.staging.get_or_insert_with(Staging::default);
+        self.waiting -= staging.charge();
+        let done = act(staging);
+        self.waiting += staging.charge();
+        done
+    }
+
+    /// Forgets a file's bytes.
+    pub fn take(&mut self, ino: Ino) -> Option<Staging> {
+        let staging = self.files.get_mut(&ino)?.staging.take()?;
+        self.waiting -= staging.charge();
+        Some(staging)
     }
 
     /// All files' bytes.
@@ -147,6 +169,7 @@ impl Staged {
 
 /// What is known of a file that is open or has bytes in memory.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Open {
     pub handles: u32,
     pub staging: Option<Staging>,
