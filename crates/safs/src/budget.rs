@@ -38,8 +38,6 @@ const BLOCKS_OF_A_FILE: u64 = 4;
 const RECORDS_BYTES: usize = 512;
 /// Keys of a change of names or attributes, at most: an exchange of two names.
 const KEYS_OF_A_CHANGE: u64 = 12;
-/// Blocks of the log for it, in both headers.
-const BLOCKS_OF_A_CHANGE: u64 = 8;
 
 /// What waits to be pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,16 +116,16 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.keep_house();
         self.writable()?;
         for _ in 0..ROUNDS {
-            let has_room = self.make_room_until(|fs| fs.has_blocks(claim))?;
-            if has_room && self.has_nodes(claim) {
+            if self.has_blocks(claim) && self.has_nodes(claim) {
                 return Ok(());
             }
-            // What waits may need less than its charge; and a root record makes slots of what it no longer needs.
+            // What waits may need less than its charge, and costs nobody a zone's cleaning.
             let (waits, can_settle) = (self.staged.waiting.files > 0, self.catalog.can_settle());
             if waits {
                 self.sync()?;
             }
-            if can_settle || self.catalog.can_settle() {
+            let has_room = self.make_room_until(|fs| fs.has_blocks(claim))?;
+            if self.catalog.can_settle() && !(has_room && self.has_nodes(claim)) {
                 self.root_commit(false)?;
             }
             if !waits && !can_settle {
@@ -177,15 +175,13 @@ impl<D: ZonedDevice> FileSystem<D> {
             && (is_deletion || is_left)
     }
 
+    /// Batches need no blocks: a root record takes them if the log is short.
     fn has_blocks(&self, claim: Claim) -> bool {
-        let needed = match claim {
-            Claim::Data(charge) => {
-                charge.blocks(&self.options, self.disk.geometry().capacity_blocks)
-            }
-            Claim::Change => BLOCKS_OF_A_CHANGE,
-            Claim::Deletion => return true,
+        let Claim::Data(charge) = claim else {
+            return true;
         };
-        self.log_blocks_left() >= needed
+        let capacity = self.disk.geometry().capacity_blocks;
+        self.log_blocks_left() >= charge.blocks(&self.options, capacity)
     }
 
     /// Blocks that the log can have beside what waits of files and the reserve.

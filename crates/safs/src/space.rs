@@ -76,8 +76,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
             self.root_commit(false)?;
         }
-        let is_enough = |fs: &Self| u64::from(fs.zones.free()) >= fs.low_zones();
-        if self.log.seq >= self.policy.room_retry_seq && !self.make_room_until(is_enough)? {
+        // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
+        let is_low = u64::from(self.zones.free()) < self.low_zones();
+        if is_low && self.log.seq >= self.policy.room_retry_seq && !self.make_room()? {
             self.policy.room_retry_seq = self.log.seq + RETRY_SEGMENTS;
         }
         Ok(())

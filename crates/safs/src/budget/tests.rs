@@ -396,7 +396,7 @@ fn tell(sizes: &'static [Size], histories: u32, steps: usize) -> Reach {
 
 #[test]
 fn what_was_accepted_fits_and_deleting_and_unmounting_work_on_small_devices() {
-    let reach = tell(&SMALL, 40, 50);
+    let reach = tell(&SMALL, 16, 50);
     assert!(reach.refused.0 > 0, "slots were never short: {reach:?}");
     assert!(reach.refused.1 > 0, "zones were never short: {reach:?}");
     assert!(reach.compacted > 0, "nothing was compacted: {reach:?}");
@@ -404,7 +404,7 @@ fn what_was_accepted_fits_and_deleting_and_unmounting_work_on_small_devices() {
 
 #[test]
 fn what_was_accepted_fits_and_deleting_and_unmounting_work_on_20_tb() {
-    let reach = tell(&LARGE, 3, 30);
+    let reach = tell(&LARGE, 2, 24);
     assert!(reach.roots > 0, "{reach:?}");
 }
 
