@@ -7,7 +7,7 @@
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::{Cell, Key, Pointer, NODE_BYTES};
-use crate::node_store::NodeStore;
+use crate::node_store::{NodeStore, RESERVE_NODES};
 use crate::salvage::LostNode;
 use crate::tree::{self, Changes};
 use std::collections::BTreeSet;
@@ -302,6 +302,10 @@ impl Catalog {
     /// Nodes that the root record of one deletion may have to write, at most, when the tree has grown by so many: nodes that
     /// lead to its places, and the neighbours that they are joined with.
     pub fn deletion_nodes(&self, growth: u32) -> u32 {
+        if self.nodes.reserve(true) > 0 {
+            // Whole zones are kept for deletions, and half of all slots are empty.
+            return RESERVE_NODES;
+        }
         let depth = self.root.map_or(1, |root| u32::from(root.level) + 2);
         let all = (self.nodes.in_use() + depth + 1).saturating_add(growth);
         all.min(PLACES_OF_A_DELETION * (2 * depth + 1))

@@ -24,7 +24,7 @@ const UNWRITTEN_BYTES: usize = 4 << 20;
 /// A decoded node and what the cache adds, about.
 const CACHED_BYTES: usize = 2 * NODE_BYTES;
 /// In order: nodes that some become two when a zone is cleaned.
-const RESERVE_NODES: u32 = 4;
+pub(crate) const RESERVE_NODES: u32 = 4;
 /// In order: zones' worth of free slots below which zones are cleaned.
 const CLEAN_ZONES: u32 = 3;
 /// The same that only deletions may use: one is for cleaning, one for what a crash leaves unusable.

@@ -105,7 +105,7 @@ fn what_was_accepted_can_be_committed_and_deleting_and_unmounting_always_work() 
 #[test]
 fn room_that_was_given_back_can_be_used_again_and_nobody_waits_for_more_than_a_zone() {
     for placement in [Placement::Auto, Placement::Log] {
-        for file_bytes in [4 << 10, 1_150_000, 9 << 20] {
+        for file_bytes in [64 << 10, 1_150_000, 9 << 20] {
             let case = Case {
                 file_bytes,
                 zone_mib: 4,

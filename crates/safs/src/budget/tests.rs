@@ -408,6 +408,26 @@ fn what_was_accepted_fits_and_deleting_and_unmounting_work_on_20_tb() {
     assert!(reach.roots > 0, "{reach:?}");
 }
 
+/// A catalog so full that not all of it can be written anew at once: small writes all over it wait, and each costs slots.
+#[test]
+fn what_waits_for_a_full_catalog_fits_into_it() {
+    let mut state = State::new((1024, 4, 60, 60), Placement::Log, false);
+    while state.refused.0 == 0 {
+        state.act(&Op::Create(400, 7));
+    }
+    // The newest go, so that some nodes are given back.
+    for _ in 0..state.files.len() / 8 {
+        state.act(&Op::Unlink(0));
+    }
+    let refused = state.refused.0;
+    for number in 0..10u16 {
+        state.act(&Op::Each(number.wrapping_mul(7919), 300));
+        state.assert_promise(number);
+    }
+    assert!(state.refused.0 - refused < 1500, "half of it has to be accepted");
+    state.end();
+}
+
 /// A file of a million extents, and little room for nodes.
 #[test]
 fn truncating_a_file_of_very_many_extents_stays_within_the_reserve() {
