@@ -38,6 +38,8 @@ mod staging;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod truncate;
+mod verify;
 mod zone_calls;
 mod zones;
 

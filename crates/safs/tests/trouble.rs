@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! After a command of the device that failed nothing more is promised, so nothing more is written.
 
-#[allow(dead_code)]
 mod suites;
 
 use safs::format::{FileType, ROOT_INO};

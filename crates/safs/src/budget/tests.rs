@@ -424,7 +424,10 @@ fn what_waits_for_a_full_catalog_fits_into_it() {
         state.act(&Op::Each(number.wrapping_mul(7919), 300));
         state.assert_promise(number);
     }
-    assert!(state.refused.0 - refused < 1500, "half of it has to be accepted");
+    assert!(
+        state.refused.0 - refused < 1500,
+        "half of it has to be accepted"
+    );
     state.end();
 }
 
