@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Appending, truncating, making durable.
+//! Appending, making durable.
 //!
 //! INV-S9: `head` ≤ `written` ≤ `size`; bytes below `written` never change. INV-S10: extents of a file start at whole
 //! blocks and cover what lies between `head` and `written` without gap or overlap; only the last may be a fragment.
 
+use crate::budget::{Charge, Claim};
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -14,12 +15,6 @@ use zoned::{ZoneId, ZonedDevice};
 
 /// A gap that is shorter is filled with zeros; a longer one becomes a hole.
 const SHORT_GAP_BYTES: u64 = 64 << 10;
-/// Extents that one batch removes at most; it has to fit into the smallest zone's segment.
-const REMOVE_MAX: usize = 256;
-/// Keys that a file's bytes change when they are written: its extents, a fragment, itself.
-const KEYS_OF_A_FILE: usize = 4;
-/// The same of what waits behind a gap: its extent, and the hole before it.
-const KEYS_OF_A_GAP: usize = 2;
 /// Others' data that a segment takes along when one file is made durable.
 const RIDERS_MAX_BYTES: usize = 1 << 20;
 
@@ -36,7 +31,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         let end = end.ok_or(Error::TooBig)?;
         self.load(ino)?;
         self.refuse_overwrite(ino, offset, bytes)?;
-        self.reserve(bytes)?;
+        let gap_bytes = offset.saturating_sub(self.staging(ino).end());
+        let charge = Charge::of_file(bytes, u64::from(gap_bytes > 0), gap_bytes);
+        self.afford(Claim::Data(charge))?;
         // What waited may be written now, and a gap that was to be filled be a hole.
         self.load(ino)?;
         self.refuse_overwrite(ino, offset, bytes)?;
@@ -45,25 +42,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         if offset > written && end - written > self.options.gap_bytes {
             self.close_gap(ino, Some(offset))?;
         }
-        let staging = self.staging(ino);
-        let waits_already = staging.held() > 0;
-        if !waits_already {
-            (staging.waits_since_ns, staging.advanced_ns) = (steady_ns, steady_ns);
-        }
-        (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
-        staging.since_sync += bytes;
-        if offset == staging.end() {
-            staging.bytes.extend_from_slice(data);
-            staging.join();
-        } else {
-            staging.gap.insert(offset, data.to_vec());
-            self.staged.waiting_keys += KEYS_OF_A_GAP;
-        }
-        if !waits_already {
-            self.staged.waiting_files += 1;
-            self.staged.waiting_keys += KEYS_OF_A_FILE;
-        }
-        self.staged.held_bytes += bytes;
+        self.staged.change(ino, |staging| {
+            if staging.held() == 0 {
+                staging.begin_to_wait(steady_ns);
+            }
+            (staging.mtime_ns, staging.ctime_ns) = (now_ns, now_ns);
+            staging.since_sync += bytes;
+            if offset == staging.end() {
+                staging.bytes.extend_from_slice(data);
+                staging.join();
+            } else {
+                staging.gap.insert(offset, data.to_vec());
+            }
+        });
         self.counters.accepted_bytes += bytes;
         self.staged.dirty_since_ns.get_or_insert(steady_ns);
         // The data are accepted: that a segment finds no zone now is no answer to this call.
@@ -139,7 +130,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         // Both headers of a full segment take less than a fortieth of it, but never less than four blocks.
         let segment = u64::from(self.options.segment_blocks);
         let payload = segment - (segment / 40).max(4);
-        if self.staged.held_bytes >= payload * BLOCK as u64 {
+        if self.staged.waiting.bytes >= payload * BLOCK as u64 {
             self.push_ready()?;
         }
         Ok(())
@@ -162,7 +153,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if bytes as u64 >= segment / 2 {
             self.push(&parts)?;
         }
-        if self.staged.held_bytes > self.options.buffer_bytes {
+        if self.staged.waiting.bytes > self.options.buffer_bytes {
             for ino in streams {
                 self.write_stream(ino)?;
             }
@@ -317,7 +308,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// What waits behind a gap comes next; or, if `before` says so, what will be written there. The gap becomes a hole.
-    fn close_gap(&mut self, ino: Ino, before: Option<u64>) -> Result {
+    pub(crate) fn close_gap(&mut self, ino: Ino, before: Option<u64>) -> Result {
         loop {
             let staging = self.staging(ino);
             let end = staging.end();
@@ -332,25 +323,25 @@ impl<D: ZonedDevice> FileSystem<D> {
             };
             let block = BLOCK as u64;
             let (from, to) = (end.next_multiple_of(block), target / block * block);
-            if target - end <= SHORT_GAP_BYTES || from >= to {
-                let zeros = (target - end) as usize;
+            let is_hole = target - end > SHORT_GAP_BYTES && from < to;
+            let zeros = if is_hole { from - end } else { target - end } as usize;
+            self.staged.change(ino, |staging| {
                 staging.bytes.resize(staging.bytes.len() + zeros, 0);
                 staging.join();
-                self.staged.held_bytes += zeros as u64;
+            });
+            if !is_hole {
                 continue;
             }
-            let zeros = (from - end) as usize;
-            staging.bytes.resize(staging.bytes.len() + zeros, 0);
-            self.staged.held_bytes += zeros as u64;
             self.push(&[Part {
                 ino,
                 with_tail: false,
             }])?;
             self.put_hole(ino, from, to)?;
-            let staging = self.staging(ino);
-            staging.base = to;
-            // What begins at a whole block is next now, and no zeros come before it.
-            staging.join();
+            self.staged.change(ino, |staging| {
+                staging.base = to;
+                // What begins at a whole block is next now, and no zeros come before it.
+                staging.join();
+            });
         }
     }
 
@@ -372,120 +363,20 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
-    /// Changes a file's size: to nothing, or to what is at least written.
-    pub fn truncate(&mut self, ino: Ino, size: u64) -> Result {
-        if size > FILE_BYTES_MAX {
-            return Err(Error::TooBig);
-        }
-        let inode = self.regular(ino)?;
-        let staged = self.staged.of(ino);
-        let written = staged.map_or(inode.written, Staging::visible);
-        let is_staged = staged.is_some();
-        if size != 0 && size < written {
-            return Err(Error::Overwrite {
-                ino,
-                offset: size,
-                written,
-            });
-        }
-        self.reserve_change(size == 0)?;
-        if size == 0 {
-            self.discard_staging(ino)?;
-            while self.remove_last_extents(ino)? {}
-        } else if is_staged {
-            self.close_gap(ino, None)?;
-            self.push(&[Part {
-                ino,
-                with_tail: true,
-            }])?;
-        }
-        let now_ns = self.now_ns;
-        if let Some(staging) = self.staged.of_mut(ino) {
-            staging.mtime_ns = now_ns;
-        }
-        let mut inode = self.inode(ino)?;
-        inode.size = size;
-        (inode.mtime_ns, inode.ctime_ns) = (self.now_ns, self.now_ns);
-        self.change(vec![Change::Put(Key::inode(ino), inode.encode())])
-    }
-
     /// Forgets what of a file is only in memory.
     pub(crate) fn discard_staging(&mut self, ino: Ino) -> Result {
         let Some(open) = self.staged.files.get_mut(&ino) else {
             return Ok(());
         };
         open.readers.clear();
-        let Some(staging) = open.staging.take() else {
+        let is_closed = open.handles == 0;
+        let Some(staging) = self.staged.take(ino) else {
             return Ok(());
         };
-        self.staged.held_bytes -= staging.held();
-        if open.handles == 0 {
+        if is_closed {
             self.staged.files.remove(&ino);
         }
         staging.stream.map_or(Ok(()), |zone| self.leave_zone(zone))
-    }
-
-    /// Removes a file's last extents, and cuts the file there: after every such batch it is a whole, shorter file. Says
-    /// whether there were any.
-    pub(crate) fn remove_last_extents(&mut self, ino: Ino) -> Result<bool> {
-        let mut batch = Vec::new();
-        let mut inode = self.inode(ino)?;
-        // What was removed before is not looked at again.
-        let mut high = Key::extent(ino, inode.written / BLOCK as u64);
-        let low = Key::extent(ino, 0);
-        for _ in 0..REMOVE_MAX {
-            let Some(cell) = self.catalog.floor(&mut self.disk, &low, &high)? else {
-                break;
-            };
-            let (logical, extent) = crate::fs::extent_of(&cell)?;
-            inode.written = logical * BLOCK as u64;
-            inode.stored = inode.stored.saturating_sub(extent.stored());
-            remove_extent(&mut batch, cell.key, &extent);
-            match logical.checked_sub(1) {
-                Some(before) => high = Key::extent(ino, before),
-                None => break,
-            }
-        }
-        if batch.is_empty() {
-            inode.written = 0;
-        }
-        inode.head = inode.head.min(inode.written);
-        inode.size = inode.written;
-        let found = !batch.is_empty();
-        batch.push(Change::Put(Key::inode(ino), inode.encode()));
-        self.change(batch)?;
-        Ok(found)
-    }
-
-    /// Gives a file's beginning up: all extents that lie before `head`. What was there reads as zeros.
-    pub fn truncate_head(&mut self, ino: Ino, head: u64) -> Result {
-        self.reserve_change(true)?;
-        let mut inode = self.regular(ino)?;
-        if head > inode.written {
-            return Err(Error::Invalid("the head cannot lie behind what is written"));
-        }
-        if let Some(open) = self.staged.files.get_mut(&ino) {
-            open.readers.clear();
-        }
-        loop {
-            let mut batch = Vec::new();
-            for (logical, extent) in self.extents(ino, 0, REMOVE_MAX)? {
-                let end = logical * BLOCK as u64 + u64::from(extent.bytes);
-                // The last extent stays: it is where the file goes on.
-                if end > head || end == inode.written {
-                    break;
-                }
-                inode.head = end;
-                inode.stored = inode.stored.saturating_sub(extent.stored());
-                remove_extent(&mut batch, Key::extent(ino, logical), &extent);
-            }
-            if batch.is_empty() {
-                return Ok(());
-            }
-            inode.ctime_ns = self.now_ns;
-            batch.push(Change::Put(Key::inode(ino), inode.encode()));
-            self.change(batch)?;
-        }
     }
 
     /// Makes everything that was written to a file durable, and every change of a name before it. Of the root directory
@@ -549,8 +440,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         self.push(&parts)?;
         self.flush()?;
-        (self.staged.dirty_since_ns, self.staged.waiting_files) = (None, 0);
-        self.staged.waiting_keys = 0;
+        self.staged.dirty_since_ns = None;
         for part in parts {
             self.forget_idle(part.ino)?;
         }
@@ -651,14 +541,6 @@ pub(crate) fn blocks_that_fit(room: u32, records_bytes: usize) -> u32 {
             return 0;
         }
         blocks -= (needed - room).min(blocks);
-    }
-}
-
-/// An extent goes, and what lived in its zone with it.
-pub(crate) fn remove_extent(batch: &mut Vec<Change>, key: Key, extent: &Extent) {
-    batch.push(Change::Delete(key));
-    if !extent.is_hole {
-        batch.push(Change::Live(extent.zone, -i64::from(extent.bytes)));
     }
 }
 

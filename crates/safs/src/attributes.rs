@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `stat` shows, and extended attributes.
 
+use crate::budget::Claim;
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -60,7 +61,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Changes attributes; size is `truncate`'s.
     pub fn set_attributes(&mut self, ino: Ino, set: SetAttributes) -> Result {
-        self.reserve_change(false)?;
+        self.afford(Claim::Change)?;
         let mut inode = self.inode(ino)?;
         inode.permissions = set
             .permissions
@@ -142,7 +143,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             let head = number.ok_or(Error::Invalid("the head is a number of bytes"))?;
             return self.truncate_head(ino, head);
         }
-        self.reserve_change(false)?;
+        self.afford(Claim::Change)?;
         let mut inode = self.inode(ino)?;
         let was_there = self.get(&Key::xattr(ino, name))?.is_some();
         match mode {
@@ -163,7 +164,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Removes an extended attribute.
     pub fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result {
-        self.reserve_change(true)?;
+        self.afford(Claim::Deletion)?;
         let mut inode = self.inode(ino)?;
         self.get(&Key::xattr(ino, name))?
             .ok_or(Error::NoAttribute)?;

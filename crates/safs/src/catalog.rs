@@ -7,7 +7,7 @@
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::{Cell, Key, Pointer, NODE_BYTES};
-use crate::node_store::NodeStore;
+use crate::node_store::{NodeStore, RESERVE_NODES};
 use crate::salvage::LostNode;
 use crate::tree::{self, Changes};
 use std::collections::BTreeSet;
@@ -18,7 +18,12 @@ const ENTRY_BYTES: usize = 96;
 /// What a key that is still to come will add to the same sum: an extent or an inode.
 const KEY_BYTES: usize = ENTRY_BYTES + 96;
 
+/// Places in the catalog at which a deletion's keys lie, at most: two directories' inodes, a name, an order, an orphan, the
+/// inode with its attributes, and extents, which are the file's last and lie side by side.
+const PLACES_OF_A_DELETION: u32 = 8;
+
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct Catalog {
     /// The tree's nodes.
     pub nodes: NodeStore,
@@ -215,17 +220,17 @@ impl Catalog {
     }
 
     /// The same if so many keys change besides.
-    fn nodes_needed_with(&self, more: usize) -> u32 {
-        let depth = self.root.map_or(1, |root| usize::from(root.level) + 2);
-        let touched = (self.overlay.len() + more + 1) * depth;
-        let growth = self.growth(more);
-        let all = self.nodes.in_use() as usize + growth + depth + 1;
-        u32::try_from(touched.min(all)).unwrap_or(u32::MAX)
+    pub fn nodes_needed_with(&self, more: usize) -> u32 {
+        let depth = self.root.map_or(1, |root| u32::from(root.level) + 2);
+        let keys = u32::try_from(self.overlay.len() + more + 1).unwrap_or(u32::MAX);
+        let all = (self.nodes.in_use() + depth + 1).saturating_add(self.growth(more));
+        all.min(keys.saturating_mul(depth))
     }
 
-    /// Nodes by which the tree may grow, about.
-    fn growth(&self, more: usize) -> usize {
-        (self.overlay_bytes + more * KEY_BYTES) / (NODE_BYTES / 4)
+    /// Nodes by which the tree may grow, about, if so many keys change besides.
+    pub fn growth(&self, more: usize) -> u32 {
+        let bytes = self.overlay_bytes + more * KEY_BYTES;
+        u32::try_from(bytes / (NODE_BYTES / 4)).unwrap_or(u32::MAX)
     }
 
     /// Merges the overlay into the tree and writes the new nodes. The overlay stays until `settle`.
@@ -294,12 +299,16 @@ impl Catalog {
         keys
     }
 
-    /// Whether the tree has too few slots for the next root record, or would then be too large, if so many keys change
-    /// besides.
-    pub fn lacks_nodes(&self, more: usize, is_deletion: bool) -> bool {
-        let growth = u32::try_from(self.growth(more)).unwrap_or(u32::MAX);
-        self.nodes
-            .lacks(self.nodes_needed_with(more), growth, is_deletion)
+    /// Nodes that the root record of one deletion may have to write, at most, when the tree has grown by so many: nodes that
+    /// lead to its places, and the neighbours that they are joined with.
+    pub fn deletion_nodes(&self, growth: u32) -> u32 {
+        if self.nodes.reserve(true) > 0 {
+            // Whole zones are kept for deletions, and half of all slots are empty.
+            return RESERVE_NODES;
+        }
+        let depth = self.root.map_or(1, |root| u32::from(root.level) + 2);
+        let all = (self.nodes.in_use() + depth + 1).saturating_add(growth);
+        all.min(PLACES_OF_A_DELETION * (2 * depth + 1))
     }
 
     /// Whether a root record would change anything for the better: merge what waits, or clean.

@@ -56,6 +56,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.roots.newest = root_seq;
         self.roots.next = root_seq + 1;
         self.log.pending.clear();
+        self.log.pending_bytes = 0;
         self.catalog.settle();
         self.log.tail_ns = 0;
         self.log.next_is_named = false;

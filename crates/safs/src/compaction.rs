@@ -65,25 +65,24 @@ impl<D: ZonedDevice> FileSystem<D> {
             progress(victims.len() - i);
             let entry = self.zones.get(*zone)?;
             if entry.epoch == *epoch && entry.stage == ZoneStage::Sealed {
-                let moved = self.compact_zone(*zone);
-                self.root_commit(false)?;
-                moved?;
+                self.compact_zone(*zone)?;
             }
         }
         Ok(self.space())
     }
 
-    /// Moves everything that lives in a zone. The zone is free after the next root record.
+    /// Moves everything that lives in a zone, and frees it by a root record.
     pub(crate) fn compact_zone(&mut self, victim: ZoneId) -> Result {
         let moved = self.move_all(victim);
         self.counters.compacted += 1;
         let moved = self.sticky(moved);
-        // Before any segment of the log may say where data are now, they are there. A root record, which follows if
-        // nothing failed, flushes before it is written.
-        if moved.is_err() {
+        let committed = self.root_commit(false);
+        // Before any segment of the log may say where data are now, they are there. A root record flushes; without one it
+        // has to be done here.
+        if committed.is_err() && self.disk.refusal().is_none() {
             self.flush()?;
         }
-        moved
+        moved.and(committed)
     }
 
     fn move_all(&mut self, victim: ZoneId) -> Result {
@@ -177,6 +176,14 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// What of a zone's data is alive, by file and place.
     fn living(&mut self, victim: ZoneId) -> Result<Vec<Live>> {
         let mut living = Living::default();
+        self.find_living(victim, false, &mut living)?;
+        // A torn segment's header claims blocks that the log wrote when it went on: if something is missing, it may be there.
+        self.find_living(victim, true, &mut living)?;
+        Ok(living.pieces.into_values().collect())
+    }
+
+    /// Adds what the headers of a zone name, until nothing is missing. `thorough` looks at what headers claim, too.
+    fn find_living(&mut self, victim: ZoneId, thorough: bool, living: &mut Living) -> Result {
         let entry = *self.zones.get(victim)?;
         let mut block = 0;
         while block < entry.write_blocks && living.bytes < u64::from(entry.live_bytes) {
@@ -187,12 +194,15 @@ impl<D: ZonedDevice> FileSystem<D> {
             };
             for batch in header.records.batches().unwrap_or_default() {
                 for change in &batch {
-                    self.add_living(&mut living, change, victim, block)?;
+                    self.add_living(living, change, victim, header.block)?;
                 }
             }
-            block += header.segment_blocks();
+            block += match thorough {
+                true => header.blocks(),
+                false => header.segment_blocks(),
+            };
         }
-        Ok(living.pieces.into_values().collect())
+        Ok(())
     }
 
     fn header_of(&mut self, zone: ZoneId, block: u32, epoch: u64) -> Result<Header> {
@@ -268,7 +278,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 // The end of a zone gets a part of the next piece.
                 outputs.remove(&owner);
                 if let Some((head, tail)) = rest[0].split(room) {
-                    if self.reserve_moves(2)? < 2 {
+                    if self.afford_moves(2)? < 2 {
                         return Err(crate::error::Error::NoSpace);
                     }
                     let first = self.place(&[head], at, block)?;
@@ -285,7 +295,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 }
                 continue;
             }
-            let count = self.reserve_moves(fits)?;
+            let count = self.afford_moves(fits)?;
             outputs.insert(owner, at);
             let places = self.place(&rest[..count], at, block)?;
             for (piece, place) in rest[..count].iter().zip(places) {
@@ -449,4 +459,42 @@ fn fitting(pieces: &[Moving], room: u32) -> usize {
         .take_while(fits)
         .last()
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::{FileType, BLOCK, ROOT_INO};
+    use crate::testing::made;
+    use crate::{FileSystem, Options, Owner};
+    use zoned::ZonedDevice;
+
+    /// M4: the header of a torn segment claims the blocks in which the log went on.
+    #[test]
+    fn what_was_logged_behind_a_torn_header_moves_too() {
+        let mut fs = FileSystem::mount(made(), Options::default(), 1).unwrap();
+        let mut create = |name: &[u8]| {
+            let file = fs.create(ROOT_INO, name, FileType::Regular, Owner::default(), 0);
+            file.unwrap()
+        };
+        let (torn, file) = (create(b"torn"), create(b"file"));
+        fs.sync().unwrap();
+        fs.root_commit(false).unwrap();
+        let mut device = fs.device().clone();
+        let (zone, block) = (fs.log.at.zone, fs.log.at.block);
+        fs.write(torn, 0, &[1; 20 * BLOCK]).unwrap();
+        fs.fsync(torn).unwrap();
+        let header = fs.segment(zone, block).unwrap();
+        assert_eq!(header.payload_blocks, 20);
+        // Its header and three blocks arrive, then the power fails.
+        let bytes = fs.disk.read_zone(zone, block, header.blocks() + 3).unwrap();
+        let at = fs.disk.block_of(zone, block).first_sector();
+        device.write(at, &bytes).unwrap();
+        let mut fs = FileSystem::mount(device, Options::default(), 2).unwrap();
+        fs.write(file, 0, &[2; 5 * BLOCK]).unwrap();
+        fs.fsync(file).unwrap();
+        assert!(fs.log.at.zone == zone && fs.log.at.block < block + header.segment_blocks());
+        fs.compact(false, |_| ()).unwrap();
+        assert_eq!(fs.zones.get(zone).unwrap().live_bytes, 0);
+        assert_eq!(fs.read(file, 0, 6 * BLOCK).unwrap(), [2; 5 * BLOCK]);
+    }
 }

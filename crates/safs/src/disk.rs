@@ -27,6 +27,7 @@ pub struct Geometry {
 }
 
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct Disk<D> {
     device: D,
     geometry: Geometry,

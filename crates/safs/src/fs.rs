@@ -28,6 +28,7 @@ use std::sync::Arc;
 use zoned::{ZoneId, ZonedDevice};
 
 /// Where segments are written, and what waits for one.
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Log {
     pub at: LogPosition,
     /// Where it goes on then.
@@ -38,8 +39,9 @@ pub(crate) struct Log {
     pub previous: u32,
     /// How long reading the log behind the root record would take, about.
     pub tail_ns: u64,
-    /// Batches that no segment holds yet.
+    /// Batches that no segment holds yet, and their bytes.
     pub pending: VecDeque<Records>,
+    pub pending_bytes: usize,
     /// The last segment that was written, and the last that is durable.
     pub seq: u64,
     pub flushed_seq: u64,
@@ -48,6 +50,7 @@ pub(crate) struct Log {
 }
 
 /// Which root records there are.
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Roots {
     /// The newest durable one.
     pub newest: u64,
@@ -61,6 +64,7 @@ pub(crate) struct Roots {
 
 /// What is done without being asked for.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Policy {
     /// Files and directories with a retention.
     pub retained: BTreeSet<Ino>,
@@ -96,6 +100,7 @@ pub struct Counters {
 }
 
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct FileSystem<D> {
     pub(crate) disk: Disk<D>,
     pub(crate) superblock: Superblock,
@@ -159,7 +164,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Bytes of files that no segment holds.
     pub fn held_bytes(&self) -> u64 {
-        self.staged.held_bytes
+        self.staged.waiting.bytes
     }
 
     /// The zone table.
@@ -232,6 +237,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.apply(&batch)?;
         let mut records = Records::default();
         records.push(&batch);
+        self.log.pending_bytes += records.bytes.len();
         self.log.pending.push_back(records);
         self.staged.dirty_since_ns.get_or_insert(self.steady_ns);
         Ok(())

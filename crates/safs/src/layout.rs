@@ -213,6 +213,38 @@ impl Layout {
         Ok(next)
     }
 
+    /// The zone of the ring for a record, 0 or 1.
+    pub fn ring_zone(&self, number: u64) -> Option<u64> {
+        Some(number / self.in_order?.zone_records % 2)
+    }
+
+    /// Whether the ring's write pointers say that a record behind the newest was written, twice (R26). `has_record` says
+    /// whether a record was found in one of the two zones.
+    pub fn has_lost_record<D: ZonedDevice>(
+        &self,
+        disk: &Disk<D>,
+        newest: u64,
+        has_record: impl Fn(u64) -> bool,
+    ) -> Result<bool> {
+        let Some(ring) = self.in_order else {
+            return Ok(false);
+        };
+        let mut written = [u64::MAX; 2];
+        for (zone, written) in (0..).zip(&mut written) {
+            for distance in [0, self.mirror_blocks] {
+                let (number, _) = disk.zone_at(self.image(zone * ring.zone_records) + distance);
+                let whole = u64::from(disk.write_pointer(number)?) / self.record_blocks();
+                *written = (*written).min(whole.min(ring.zone_records));
+            }
+        }
+        let zone = newest / ring.zone_records % 2;
+        let other = 1 - zone;
+        // The other zone is older if anything is found in it, or if it was declared full.
+        let is_newer = (1..ring.zone_records).contains(&written[other as usize]);
+        let behind = written[zone as usize] > newest % ring.zone_records + 1;
+        Ok(behind || is_newer && !has_record(other))
+    }
+
     /// Runs of blocks where root records may be: copy, first block, blocks.
     pub fn root_places<D: ZonedDevice>(
         &self,

@@ -7,6 +7,7 @@
 mod append;
 mod attributes;
 mod block_zones;
+mod budget;
 mod catalog;
 mod check;
 mod commit;
@@ -30,12 +31,15 @@ mod read_ahead;
 pub mod recovery;
 mod repair;
 mod retain;
+mod roots;
 mod salvage;
 mod space;
 mod staging;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod truncate;
+mod verify;
 mod zone_calls;
 mod zones;
 

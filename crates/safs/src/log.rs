@@ -5,6 +5,7 @@
 //! on before that zone is written. INV-S5: what a file contains is what batches of the log say; a segment outside the log
 //! counts only when one names it.
 
+use crate::append::unless_full;
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -13,11 +14,13 @@ use zoned::{ZoneId, ZonedDevice};
 /// With more files in memory than this, none keeps the room of what it had to write before.
 const BUFFERS_KEPT: usize = 16;
 /// A log zone with less room than this is left.
-const LOG_ROOM_MIN: u32 = 8;
+pub(crate) const LOG_ROOM_MIN: u32 = 8;
 /// A zone with at most so many blocks left is filled up, not finished.
 const PADDING_MAX: u32 = 64;
 /// Blocks of a header that batches alone may fill: what recovery reads in one piece.
 const RECORD_BLOCKS_MAX: u32 = 128;
+/// Blocks that have to be left in the log beside batches, or these go into a root record.
+const BATCHES_LEAVE_BLOCKS: u64 = 8;
 /// What reading one header more costs recovery: a short seek and half a turn.
 const HEADER_READ_NS: u64 = 10_000_000;
 /// The same if it is in what was read with the last one.
@@ -126,6 +129,8 @@ impl Plan {
     /// Takes as much of a file as fits into `room` blocks.
     fn take(&mut self, mut share: Share, tail_bytes: usize, room: u32) {
         let ready = share.blocks;
+        // The headers of more would take room that this segment's do not.
+        share.blocks = ready.min(room);
         let before = (
             self.records_bytes,
             self.payload_blocks,
@@ -172,7 +177,12 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn push_all(&mut self, parts: &[Part]) -> Result {
-        loop {
+        // Batches are written twice, in both headers. Where the log is short they go into a root record.
+        let blocks = 2 * self.log.pending_bytes.div_ceil(BLOCK) as u64;
+        if blocks > 0 && blocks + BATCHES_LEAVE_BLOCKS > self.log_blocks_left() {
+            unless_full(self.root_commit(false))?;
+        }
+        while self.has_to_push(parts) {
             let room = self.log_room()?;
             let plan = self.plan(parts, room);
             if plan.batches == 0 && plan.shares.is_empty() {
@@ -187,6 +197,17 @@ impl<D: ZonedDevice> FileSystem<D> {
             }
             self.write_log_segment(&plan)?;
         }
+        Ok(())
+    }
+
+    fn has_to_push(&self, parts: &[Part]) -> bool {
+        let waits = |part: &Part| {
+            let staging = self.staged.of(part.ino);
+            staging.is_some_and(|staging| {
+                staging.ready_blocks() > 0 || part.with_tail && staging.unlogged() > 0
+            })
+        };
+        !self.log.pending.is_empty() || parts.iter().any(waits)
     }
 
     fn plan(&self, parts: &[Part], room: u32) -> Plan {
@@ -229,6 +250,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let payload_blocks = plan.payload_blocks as usize;
         let mut draft = self.draft(plan.records_bytes, payload_blocks, plan.fragments_bytes);
         for records in self.log.pending.drain(..plan.batches) {
+            self.log.pending_bytes -= records.bytes.len();
             draft.records.append(&records);
         }
         let (zone, block) = (self.log.at.zone, self.log.at.block);
@@ -295,13 +317,14 @@ impl<D: ZonedDevice> FileSystem<D> {
             return;
         };
         let is_closed = open.handles == 0;
-        if let Some(staging) = open.staging.as_mut() {
-            let before = staging.held();
-            staging.advance(blocks, tail, self.steady_ns);
-            self.staged.held_bytes -= before - staging.held();
-            if is_closed || many {
-                staging.bytes.shrink_to(BLOCK);
-            }
+        if open.staging.is_some() {
+            let steady_ns = self.steady_ns;
+            self.staged.change(ino, |staging| {
+                staging.advance(blocks, tail, steady_ns);
+                if is_closed || many {
+                    staging.bytes.shrink_to(BLOCK);
+                }
+            });
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct Lru<K, V> {
     held: BTreeMap<K, (V, usize, u64)>,
     by_use: BTreeMap<u64, K>,

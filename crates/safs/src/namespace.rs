@@ -2,6 +2,7 @@
 //! Names: one batch for each operation, so that a crash finds it done or not begun.
 
 use crate::attributes::{check_name, SET_GROUP};
+use crate::budget::Claim;
 use crate::error::{At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -105,7 +106,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         owner: Owner,
         rdev: u32,
     ) -> Result<(Vec<Change>, Ino, Inode)> {
-        self.reserve_change(false)?;
+        self.afford(Claim::Change)?;
         let mut directory = self.live_directory(parent)?;
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
@@ -194,7 +195,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Gives an inode one more name.
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result {
-        self.reserve_change(false)?;
+        self.afford(Claim::Change)?;
         let mut inode = self.inode(ino)?;
         let mut directory = self.live_directory(parent)?;
         if inode.file_type == FileType::Directory {
@@ -245,7 +246,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Removes a name of something that is no directory.
     pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result {
-        self.reserve_change(true)?;
+        self.afford(Claim::Deletion)?;
         let mut directory = self.directory(parent)?;
         let entry = self.entry(parent, name)?;
         if entry.file_type == FileType::Directory {
@@ -286,7 +287,7 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Removes an empty directory.
     pub fn remove_directory(&mut self, parent: Ino, name: &[u8]) -> Result {
-        self.reserve_change(true)?;
+        self.afford(Claim::Deletion)?;
         let mut directory = self.directory(parent)?;
         let entry = self.entry(parent, name)?;
         if self.directory(entry.ino)?.children > 0 {
@@ -305,10 +306,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub(crate) fn delete_inode(&mut self, ino: Ino) -> Result {
         self.discard_staging(ino)?;
         if self.inode(ino)?.file_type == FileType::Regular {
-            while self.remove_last_extents(ino)? {
-                // Each step frees more than its records take; the catalog's room may need a root record.
-                self.reserve_change(true)?;
-            }
+            self.remove_extents(ino)?;
         }
         let (first, behind) = (Key::inode(ino), Key::behind_all(ino));
         loop {
@@ -334,6 +332,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             if is_rest {
                 return Ok(());
             }
+            self.afford(Claim::Deletion)?;
         }
     }
 
@@ -346,7 +345,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result {
-        self.reserve_change(false)?;
+        self.afford(Claim::Change)?;
         let mut source = self.directory(from)?;
         let entry = self.entry(from, name)?;
         self.live_directory(to)?;

@@ -23,8 +23,8 @@ const NODE_LEVEL_AT: usize = 8;
 const UNWRITTEN_BYTES: usize = 4 << 20;
 /// A decoded node and what the cache adds, about.
 const CACHED_BYTES: usize = 2 * NODE_BYTES;
-/// Slots for nodes that only deletions may use.
-const RESERVE_NODES: u32 = 4;
+/// In order: nodes that some become two when a zone is cleaned.
+pub(crate) const RESERVE_NODES: u32 = 4;
 /// In order: zones' worth of free slots below which zones are cleaned.
 const CLEAN_ZONES: u32 = 3;
 /// The same that only deletions may use: one is for cleaning, one for what a crash leaves unusable.
@@ -33,6 +33,7 @@ const RESERVE_ZONES: u32 = 2;
 const FILL_PART: u32 = 2;
 
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct NodeStore {
     uuid: Uuid,
     layout: Layout,
@@ -53,6 +54,7 @@ pub struct NodeStore {
 }
 
 /// Zones of nodes that are written in order.
+#[cfg_attr(test, derive(Clone))]
 struct Order {
     zone_slots: u32,
     zones: Vec<NodeZone>,
@@ -261,17 +263,12 @@ impl NodeStore {
         }
     }
 
-    /// Whether a root record that needs so many slots, by some of which the tree grows, would leave less than the reserve.
-    /// Deletions draw on the reserve.
-    pub fn lacks(&self, needed: u32, growth: u32, is_deletion: bool) -> bool {
-        let reserve = match (&self.order, is_deletion) {
-            (None, true) => 0,
-            (None, false) => RESERVE_NODES + self.layout.slots / 16,
-            (Some(order), true) => order.zone_slots,
-            (Some(order), false) => RESERVE_ZONES * order.zone_slots,
-        };
-        let is_full = self.order.is_some() && self.room() < growth + RESERVE_NODES;
-        self.free() < needed.saturating_add(reserve) || (is_full && !is_deletion)
+    /// Slots that a root record has to leave where they are written in order; deletions draw on the reserve.
+    pub fn reserve(&self, is_deletion: bool) -> u32 {
+        let zones = if is_deletion { 1 } else { RESERVE_ZONES };
+        self.order
+            .as_ref()
+            .map_or(0, |order| zones * order.zone_slots)
     }
 
     /// Zones whose nodes the next root record should have elsewhere, because few are empty; it needs so many slots itself.

@@ -18,6 +18,7 @@ const WINDOW_MIN_BYTES: usize = 256 << 10;
 
 /// Someone who reads a file in order, as far as can be seen from where they read.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Reader {
     /// Where the last read ended.
     end: u64,
@@ -57,6 +58,7 @@ impl Reader {
 
 /// The readers of a file, the one who read last behind.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Readers(Vec<Reader>);
 
 impl Readers {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounting. After a crash the log behind the newest root record is read forward; the decision table with its rows R1 to
-//! R25 is in docs/design/safs-design.md, and the branches name the rows.
+//! R26 is in docs/design/safs-design.md, and the branches name the rows.
 //!
 //! No data are read: a file whose last extents were perhaps never written is remembered (R8), and its end is checked when
 //! it is first used.
 
+use crate::budget::Claim;
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{At, Error, Result};
@@ -14,73 +15,17 @@ use crate::layout::{self, Layout};
 use crate::lru::Lru;
 use crate::node_store::NodeStore;
 use crate::options::Options;
+use crate::roots::lost_record;
+pub use crate::roots::{roots, superblock};
 use crate::staging::Staged;
 use crate::zones::Zones;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use zoned::{Block, ZoneId, ZonedDevice};
+use std::collections::{BTreeSet, VecDeque};
+use zoned::{ZoneId, ZonedDevice};
 
-/// Blocks between two checks of a file's end.
-const VERIFY_BLOCKS: u32 = 256;
 /// Orphans listed at a time.
 const ORPHANS_AT_ONCE: usize = 256;
-
-/// Finds the superblock: the first one, or its mirror, which is at the start of some zone (R1).
-pub fn superblock<D: ZonedDevice>(disk: &mut Disk<D>) -> Result<Superblock> {
-    let mut block = vec![0; BLOCK];
-    disk.read(Block(0), &mut block)?;
-    let first = Superblock::decode(&block);
-    if let Ok(found) = first {
-        return Ok(found);
-    }
-    let geometry = disk.geometry();
-    // A disk without conventional zones has its mirror in what mkfs reserves.
-    let end = match geometry.conventional {
-        0 | 1 => layout::reserved_zones(geometry.zones).min(geometry.zones),
-        conventional => conventional,
-    };
-    for zone in 1..end {
-        let at = disk.block_of(ZoneId(zone), 0);
-        if disk.read(at, &mut block).is_err() {
-            continue;
-        }
-        match Superblock::decode(&block) {
-            Ok(found) if found.mirror_blocks == at.0 => return Ok(found),
-            _ => continue,
-        }
-    }
-    first.at(|| "the superblock".into())
-}
-
-/// The root records that can be read, the newest first, each with whether its two copies are good.
-pub fn roots<D: ZonedDevice>(
-    disk: &mut Disk<D>,
-    superblock: &Superblock,
-) -> Result<Vec<(Root, [bool; 2])>> {
-    let layout = layout::suits(disk, superblock)?;
-    let mut found: BTreeMap<u64, (Root, [bool; 2])> = BTreeMap::new();
-    for (copy, first, count) in layout.root_places(disk)? {
-        let mut blocks = vec![0; count * BLOCK];
-        if disk.read(first, &mut blocks).is_err() {
-            // One bad block must not hide its neighbours.
-            for (i, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                if disk.read(first + i as u64, block).is_err() {
-                    block.fill(0);
-                }
-            }
-        }
-        for (i, block) in blocks.chunks_exact(BLOCK).enumerate() {
-            let Ok(root) = Root::decode(block, &superblock.uuid) else {
-                continue;
-            };
-            let distance = [0, layout.mirror_blocks()][copy];
-            if layout.root(root.root_seq) + distance == first + i as u64 {
-                let entry = found.entry(root.root_seq).or_insert((root, [false; 2]));
-                entry.1[copy] = true;
-            }
-        }
-    }
-    Ok(found.into_values().rev().collect())
-}
+/// Mounts that may have left something if root records are lost: more than there are places for records.
+const MOUNTS_LOST_MAX: u64 = 1 << 16;
 
 /// What reading the log forward found.
 struct Forward {
@@ -94,6 +39,8 @@ struct Forward {
     previous: u32,
     /// A segment that was durable cannot be found (R7).
     lost: Option<String>,
+    /// A segment names a newer durable root record than the one that was found (R26).
+    newer: Option<u64>,
     /// Something was written after the root record.
     is_dirty: bool,
 }
@@ -124,19 +71,19 @@ impl<D: ZonedDevice> FileSystem<D> {
         let superblock = superblock(&mut disk)?;
         let layout = layout::suits(&disk, &superblock)?;
         let mut failure = Error::corrupt("the root records", "none can be read");
-        for (i, (root, _)) in roots(&mut disk, &superblock)?.into_iter().enumerate() {
+        let found = roots(&mut disk, &superblock)?;
+        let mut doubt = lost_record(&mut disk, layout, &found)?;
+        for (root, _) in found {
             let nodes = NodeStore::new(superblock.uuid, layout, options.node_cache_bytes);
             let (zones, catalog) = match read_image(&mut disk, &superblock, layout, &root, nodes) {
                 Ok(image) => image,
                 Err(error) => {
                     // R2: the one before, and then with doubts.
+                    doubt = Some(error.to_string());
                     failure = error;
                     continue;
                 }
             };
-            if i > 0 && !options.repair {
-                disk.refuse(failure.to_string());
-            }
             let mut fs = FileSystem {
                 headers: Lru::new(options.header_cache_bytes),
                 options,
@@ -150,6 +97,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                     previous: root.log.block,
                     tail_ns: 0,
                     pending: VecDeque::new(),
+                    pending_bytes: 0,
                     seq: root.seq,
                     flushed_seq: root.seq,
                     buffer: Vec::new(),
@@ -175,15 +123,38 @@ impl<D: ZonedDevice> FileSystem<D> {
             if fs.options.repair {
                 fs.salvage(&mut progress)?;
             }
-            fs.recover()?;
+            fs.recover(doubt)?;
             return Ok(fs);
         }
         Err(failure)
     }
 
-    /// Brings memory to what the log says, and makes a new root record before anything else is written (R18).
-    fn recover(&mut self) -> Result {
+    /// Something newer was durable than what was found. Nothing is written then, unless it is a repair that goes on from what
+    /// there is.
+    fn doubt_all(&mut self, why: String) {
+        match self.options.repair {
+            true => self.salvaged.push(why),
+            false => self
+                .disk
+                .refuse(format!("{why}; safs fsck goes on from what there is")),
+        }
+    }
+
+    /// Brings memory to what the log says, and makes a new root record before anything else is written (R18). `doubt` says
+    /// that a newer root record is lost (R2, R26).
+    fn recover(&mut self, doubt: Option<String>) -> Result {
         let forward = self.roll_forward()?;
+        let newer = forward.newer.map(|newer| {
+            let newest = self.roots.newest;
+            format!("root record {newer} was durable, and {newest} is the newest that is found")
+        });
+        let doubt = doubt.or(newer);
+        // INV-S3: of the mounts that wrote what is lost, segments may be left.
+        self.roots.mount_gen += doubt.as_ref().map_or(0, |_| MOUNTS_LOST_MAX);
+        doubt
+            .into_iter()
+            .chain(forward.lost)
+            .for_each(|why| self.doubt_all(why));
         self.log.flushed_seq = forward.flushed_seq;
         self.log.next_is_named = forward.next_is_named;
         self.log.previous = forward.previous;
@@ -205,9 +176,6 @@ impl<D: ZonedDevice> FileSystem<D> {
             .filter_map(|cell| cell.key.number().map(Ino))
             .collect();
         self.load_retained()?;
-        if let Some(lost) = forward.lost.filter(|_| !self.options.repair) {
-            self.disk.refuse(lost);
-        }
         if self.options.read_only {
             self.disk.refuse("mounted read-only");
         }
@@ -245,6 +213,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             next_is_named: false,
             previous: self.log.at.block,
             lost: None,
+            newer: None,
             is_dirty: !self.roots.was_clean,
         };
         let mut headers = Vec::new();
@@ -388,6 +357,12 @@ impl<D: ZonedDevice> FileSystem<D> {
             if self.continues_log(&header, at.zone, at.block, at.epoch) {
                 self.counters.copies_lost += 1;
                 return Ok(Some(header));
+            }
+            if (header.zone, header.block, header.epoch) == (at.zone, block, at.epoch)
+                && header.root_seq > self.roots.newest
+            {
+                forward.newer = Some(header.root_seq);
+                break;
             }
             let is_later = header.is_log
                 && header.epoch == at.epoch
@@ -598,131 +573,9 @@ impl<D: ZonedDevice> FileSystem<D> {
                     Err(Error::NotFound) => self.change(vec![Change::Delete(Key::orphan(ino))])?,
                     other => other?,
                 }
-                self.reserve_change(true)?;
+                self.afford(Claim::Deletion)?;
             }
         }
-    }
-
-    /// Checks the end of a file that the log named before it was flushed, and cuts it at the first block that never
-    /// arrived (R8). What the device cannot read stays: it may have been confirmed (R9).
-    pub(crate) fn verify_end(&mut self, ino: Ino) -> Result {
-        if !self.unverified.remove(&ino) {
-            return Ok(());
-        }
-        let mark = Key::unverified(ino);
-        let from = self.get(&mark)?.and_then(|value| value.try_into().ok());
-        let Some(from) = from.map(u64::from_le_bytes) else {
-            return Ok(());
-        };
-        let mut at = from;
-        loop {
-            let extents = self.extents(ino, at, 64)?;
-            let Some((last, extent)) = extents.last().copied() else {
-                break;
-            };
-            for (logical, extent) in extents.into_iter().filter(|(logical, _)| *logical >= at) {
-                if let Some(good) = self.first_bad(&extent)? {
-                    self.cut(ino, logical, &extent, good, None)?;
-                    return self.change(vec![Change::Delete(mark)]);
-                }
-            }
-            if last + extent.blocks() <= at {
-                break;
-            }
-            at = last + extent.blocks();
-        }
-        self.change(vec![Change::Delete(mark)])
-    }
-
-    /// The first block of an extent that never arrived.
-    fn first_bad(&mut self, extent: &Extent) -> Result<Option<u32>> {
-        if extent.is_hole {
-            return Ok(None);
-        }
-        let is_missing = |error: &Error| {
-            matches!(error, Error::Corrupt { .. }) || error.is_beyond_write_pointer()
-        };
-        if extent.is_fragment {
-            return Ok(self
-                .read_fragment(extent)
-                .err()
-                .filter(is_missing)
-                .map(|_| 0));
-        }
-        let blocks = u32::try_from(extent.blocks()).unwrap_or(u32::MAX);
-        for first in (0..blocks).step_by(VERIFY_BLOCKS as usize) {
-            let count = VERIFY_BLOCKS.min(blocks - first);
-            if self.read_blocks(extent, first, count).is_ok() {
-                continue;
-            }
-            for block in first..first + count {
-                match self.read_blocks(extent, block, 1) {
-                    Err(error) if is_missing(&error) => return Ok(Some(block)),
-                    _ => {}
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Cuts a file behind `good` blocks of the extent at `logical`. A fragment can take that place.
-    fn cut(
-        &mut self,
-        ino: Ino,
-        logical: u64,
-        extent: &Extent,
-        good: u32,
-        instead: Option<Extent>,
-    ) -> Result {
-        // A size that was set beyond what is written stays.
-        let inode = self.inode(ino)?;
-        let size = if inode.size > inode.written {
-            inode.size
-        } else {
-            0
-        };
-        while let Some((last, gone)) = self.last_extent(ino)?.filter(|(last, _)| *last > logical) {
-            let mut batch = Vec::new();
-            crate::append::remove_extent(&mut batch, Key::extent(ino, last), &gone);
-            self.shrink(
-                ino,
-                (last * BLOCK as u64, size),
-                -(gone.stored() as i64),
-                batch,
-            )?;
-        }
-        let key = Key::extent(ino, logical);
-        let kept = match good {
-            0 => instead,
-            _ => Some(Extent {
-                bytes: good * BLOCK as u32,
-                ..*extent
-            }),
-        };
-        let mut batch = vec![Change::Live(extent.zone, -(extent.stored() as i64))];
-        let bytes = kept.map_or(0, |kept| u64::from(kept.bytes));
-        batch.push(match kept {
-            None => Change::Delete(key),
-            Some(kept) => Change::Put(key, kept.encode()),
-        });
-        batch.extend(kept.map(|kept| Change::Live(kept.zone, i64::from(kept.bytes))));
-        let delta = bytes as i64 - extent.stored() as i64;
-        self.shrink(ino, (logical * BLOCK as u64 + bytes, size), delta, batch)
-    }
-
-    fn shrink(
-        &mut self,
-        ino: Ino,
-        (written, size): (u64, u64),
-        delta: i64,
-        mut batch: Vec<Change>,
-    ) -> Result {
-        let mut inode = self.inode(ino)?;
-        (inode.written, inode.size) = (written, size.max(written));
-        inode.head = inode.head.min(written);
-        inode.stored = inode.stored.saturating_add_signed(delta);
-        batch.push(Change::Put(Key::inode(ino), inode.encode()));
-        self.change(batch)
     }
 
     /// Leaves a root record that says that nothing is behind it. Gives the device back.

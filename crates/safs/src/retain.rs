@@ -93,10 +93,12 @@ fn changed(inode: &Inode) -> Mark {
 
 /// What ring directories hold, so that nobody has to add it up: kept by every change of a name and of an inode.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Rings(BTreeMap<Ino, Ring>);
 
 /// The regular files of a ring directory.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Ring {
     files: BTreeMap<u64, Ino>,
     stored: BTreeMap<Ino, u64>,
@@ -439,5 +441,36 @@ impl<D: ZonedDevice> FileSystem<D> {
         let numbers = cells.iter().filter_map(|cell| cell.key.number());
         self.policy.retained = numbers.map(Ino).collect();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RETAIN_ATTRIBUTE;
+    use crate::format::{Change, FileType, Ino, Key, BLOCK, ROOT_INO};
+    use crate::testing::made;
+    use crate::{FileSystem, Options, Owner, XattrMode};
+
+    #[test]
+    fn a_retention_that_cannot_be_read_stands_in_no_other_s_way() {
+        let mut fs = FileSystem::mount(made(), Options::default(), 1).unwrap();
+        let mut ring = |name: &[u8]| -> Ino {
+            let file = fs.create(ROOT_INO, name, FileType::Regular, Owner::default(), 0);
+            let file = file.unwrap();
+            let kept = format!("bytes={}", 8 * BLOCK);
+            fs.set_xattr(file, RETAIN_ATTRIBUTE, kept.as_bytes(), XattrMode::Any)
+                .unwrap();
+            file
+        };
+        let (bad, good) = (ring(b"bad"), ring(b"good"));
+        fs.change(vec![Change::Put(Key::inode(bad), vec![0xff; 128])])
+            .unwrap();
+        for at in 0..100 {
+            fs.write(good, at * BLOCK as u64, &[1; BLOCK]).unwrap();
+            fs.fsync(good).unwrap();
+        }
+        fs.tick(2_000_000_000).unwrap();
+        assert!(fs.attributes(good).unwrap().head > 0);
+        assert!(fs.trouble().is_some());
     }
 }

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Room: what may be accepted, and how room is made.
-//!
-//! INV-S8: what was accepted fits. Data are accepted only if they, what waits already and the reserve fit into free zones
-//! and the log's zone; deletions draw on the reserve.
+//! Room: how it is made, and what has to be done from time to time. What may be accepted says the budget.
 
 use crate::append::unless_full;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::{ZoneId, ZonedDevice};
 
-/// Zones that are left for compaction's outputs, for deletions, and for the log's way past its next zone.
-const RESERVE_ZONES: u64 = 4;
-/// Root records after which the catalog has room or gets none: one with what waits, one that only cleans.
-const SETTLE_ROUNDS: usize = 2;
 /// A zone more than this full of live bytes, in percent, is not worth moving.
 const LIVE_MAX_PERCENT: u64 = 95;
 /// The oldest zone is the victim unless another is emptier by so many points.
 const EMPTIER_PERCENT: u64 = 25;
 /// Files of which something waits, at most: each takes some hundred bytes beside its own.
-const WAITING_FILES_MAX: usize = 16_384;
+const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
 /// Segments between two attempts to make room of a disk that is all but full.
@@ -39,10 +32,6 @@ pub struct Space {
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
-    fn reserve_zones(&self) -> u64 {
-        RESERVE_ZONES + u64::from(self.sequential_zones() / 100)
-    }
-
     /// Zones for the log and for data.
     pub(crate) fn sequential_zones(&self) -> u32 {
         self.zones.count() - self.superblock.random_zones
@@ -50,82 +39,6 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     fn zone_bytes(&self) -> u64 {
         u64::from(self.disk.geometry().capacity_blocks) * BLOCK as u64
-    }
-
-    /// Bytes that can be accepted now, without making room.
-    fn room_bytes(&self) -> u64 {
-        let free = u64::from(self.zones.free()) + u64::from(self.log.next.is_some());
-        let log = self.disk.geometry().capacity_blocks - self.log.at.block;
-        let room = free.saturating_sub(self.reserve_zones()) * self.zone_bytes();
-        room + u64::from(log) * BLOCK as u64
-    }
-
-    /// What data will need: themselves, headers, a last block for each file.
-    fn needed_bytes(&self, more: u64) -> u64 {
-        let files = self.staged.files.len() as u64 + 2;
-        let held = self.staged.held_bytes + more;
-        held + held / 64 + files * 2 * BLOCK as u64
-    }
-
-    /// Refuses data for which there is no room, after having tried to make some.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result {
-        self.keep_house();
-        self.writable()?;
-        if !self.make_room_until(|fs| fs.needed_bytes(bytes) <= fs.room_bytes())? {
-            return Err(Error::NoSpace);
-        }
-        self.reserve_nodes(true)
-    }
-
-    /// Refuses a change of the catalog for which there is no room. Deletions may use the last of it.
-    pub(crate) fn reserve_change(&mut self, is_deletion: bool) -> Result {
-        self.keep_house();
-        self.writable()?;
-        if !is_deletion && !self.make_room_until(|fs| fs.room_bytes() >= 8 * BLOCK as u64)? {
-            return Err(Error::NoSpace);
-        }
-        self.reserve_nodes(!is_deletion)
-    }
-
-    /// Room in the catalog for what waits and one more change (INV-S8): if there is too little, what waits is written, so that
-    /// it is charged for what it is, and a root record takes it in.
-    fn reserve_nodes(&mut self, with_reserve: bool) -> Result {
-        let lacks = |fs: &Self| {
-            fs.catalog
-                .lacks_nodes(fs.staged.waiting_keys, !with_reserve)
-        };
-        for _ in 0..SETTLE_ROUNDS {
-            if !lacks(self) {
-                return Ok(());
-            }
-            if self.staged.waiting_keys > 0 {
-                self.sync()?;
-            }
-            if self.catalog.can_settle() {
-                self.root_commit(false)?;
-            }
-        }
-        match lacks(self) {
-            true if with_reserve => Err(Error::NoSpace),
-            _ => Ok(()),
-        }
-    }
-
-    /// How many of so many extents compaction may move before the next root record, which is written now if that helps.
-    pub(crate) fn reserve_moves(&mut self, extents: usize) -> Result<usize> {
-        let waiting = self.staged.waiting_keys;
-        let lacks = |fs: &Self, extents| fs.catalog.lacks_nodes(waiting + extents, true);
-        if lacks(self, extents) && self.catalog.can_settle() {
-            self.root_commit(false)?;
-        }
-        let mut fits = extents;
-        while fits > 0 && lacks(self, fits) {
-            fits /= 2;
-        }
-        match fits {
-            0 => Err(Error::NoSpace),
-            fits => Ok(fits),
-        }
     }
 
     /// What has to be done from time to time: before a call that changes something. That it failed is no answer to the
@@ -146,22 +59,26 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     fn housekeeping(&mut self) -> Result {
-        if self.staged.held_bytes > self.options.buffer_bytes {
+        if self.staged.waiting.bytes > self.options.buffer_bytes {
             self.push_ready()?;
         }
-        if self.staged.held_bytes > self.options.buffer_bytes {
+        if self.staged.waiting.bytes > self.options.buffer_bytes {
             // What is left waits behind gaps.
             self.sync()?;
         }
-        if self.staged.waiting_files > WAITING_FILES_MAX {
+        if self.staged.waiting.files > WAITING_FILES_MAX {
             self.sync()?;
+        }
+        if self.log.pending_bytes > self.options.overlay_bytes {
+            self.push(&[])?;
         }
         let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
         if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
             self.root_commit(false)?;
         }
-        let is_enough = |fs: &Self| u64::from(fs.zones.free()) >= fs.low_zones();
-        if self.log.seq >= self.policy.room_retry_seq && !self.make_room_until(is_enough)? {
+        // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
+        let is_low = u64::from(self.zones.free()) < self.low_zones();
+        if is_low && self.log.seq >= self.policy.room_retry_seq && !self.make_room()? {
             self.policy.room_retry_seq = self.log.seq + RETRY_SEGMENTS;
         }
         Ok(())
@@ -173,7 +90,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Makes room until there is enough, if there will be.
-    fn make_room_until(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
+    pub(crate) fn make_room_until(&mut self, is_enough: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..ROOM_ROUNDS {
             if is_enough(self) {
                 return Ok(true);
@@ -202,7 +119,6 @@ impl<D: ZonedDevice> FileSystem<D> {
         if let Some(victim) = self.victim(true) {
             let before = self.writable_blocks();
             unless_full(self.compact_zone(victim))?;
-            self.root_commit(false)?;
             // What compaction opened for its outputs has room for the next zones' data.
             if self.writable_blocks() > before {
                 return Ok(true);
@@ -278,13 +194,12 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub fn space(&self) -> Space {
         let usable = u64::from(self.sequential_zones()).saturating_sub(self.reserve_zones() + 2);
         let blocks = usable * u64::from(self.disk.geometry().capacity_blocks);
-        let used = (self.zones.live_total() + self.staged.held_bytes).div_ceil(BLOCK as u64);
+        let used = (self.zones.live_total() + self.staged.waiting.bytes).div_ceil(BLOCK as u64);
         Space {
             blocks,
             free: blocks.saturating_sub(used),
             inodes: self.inodes,
-            // An inode with its two names takes about 300 bytes of nodes that are three quarters full.
-            inodes_free: u64::from(self.catalog.nodes.room()) * (NODE_BYTES as u64 * 3 / 4 / 300),
+            inodes_free: self.inodes_left(),
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file's bytes that are not written yet, or only as a fragment.
 
+use crate::budget::Charge;
 use crate::format::{Extent, Ino, BLOCK};
 use crate::read_ahead::Readers;
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use zoned::ZoneId;
 
 /// From `base` on, which is a multiple of 4 KiB, all of the file's bytes are here; the first `logged` are in the log too.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Staging {
     pub base: u64,
     pub bytes: Vec<u8>,
@@ -24,8 +26,9 @@ pub(crate) struct Staging {
     pub stream: Option<ZoneId>,
     /// When the oldest byte that waits was accepted, or before.
     pub waits_since_ns: i64,
-    /// When blocks were written last.
-    pub advanced_ns: i64,
+    /// What of the file lies behind `marked_end` was accepted at `marked_ns` or later.
+    pub marked_ns: i64,
+    pub marked_end: u64,
     /// Bytes accepted since the last fsync.
     pub since_sync: u64,
 }
@@ -64,15 +67,29 @@ impl Staging {
         (self.unlogged() + gap) as u64
     }
 
-    /// `blocks` blocks are written, and after them a fragment. What is left came after the last time, at the earliest.
+    /// The first byte comes that has to wait.
+    pub fn begin_to_wait(&mut self, now_ns: i64) {
+        (self.waits_since_ns, self.marked_ns, self.marked_end) = (now_ns, now_ns, self.end());
+    }
+
+    /// What is charged for it while it waits.
+    fn charge(&self) -> Charge {
+        let (gaps, hole_bytes) = (self.gap.len() as u64, self.visible() - self.end());
+        Charge::of_file(self.held(), gaps, hole_bytes)
+    }
+
+    /// `blocks` blocks are written, and after them a fragment.
     pub fn advance(&mut self, blocks: u32, tail: Option<Extent>, now_ns: i64) {
-        self.waits_since_ns = self.waits_since_ns.max(self.advanced_ns);
-        self.advanced_ns = now_ns;
         self.bytes.drain(..blocks as usize * BLOCK);
         self.base += u64::from(blocks) * BLOCK as u64;
         if blocks > 0 || tail.is_some() {
             self.logged = tail.map_or(0, |tail| tail.bytes as usize);
             self.tail = tail;
+        }
+        // What is left is younger than the mark only when all that lay before the mark is written.
+        if self.base + self.logged as u64 >= self.marked_end {
+            self.waits_since_ns = self.marked_ns;
+            (self.marked_ns, self.marked_end) = (now_ns, self.visible());
         }
     }
 
@@ -96,14 +113,11 @@ impl Staging {
 
 /// All bytes of files that no segment holds, and what else is known of files in use.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Staged {
     pub files: BTreeMap<Ino, Open>,
-    /// Sum of what `files` hold.
-    pub held_bytes: u64,
-    /// How often a file began to wait since everything was written.
-    pub waiting_files: usize,
-    /// Keys of the catalog that what waits will change, at most (INV-S8).
-    pub waiting_keys: usize,
+    /// The sum of what is charged for `files`.
+    pub waiting: Charge,
     /// When what is not durable began to be so, on the clock that never goes back.
     pub dirty_since_ns: Option<i64>,
 }
@@ -116,6 +130,23 @@ impl Staged {
 
     pub fn of_mut(&mut self, ino: Ino) -> Option<&mut Staging> {
         self.files.get_mut(&ino)?.staging.as_mut()
+    }
+
+    /// Changes a file's bytes, and what is charged for them.
+    pub fn change<T>(&mut self, ino: Ino, act: impl FnOnce(&mut Staging) -> T) -> T {
+        let open = self.files.entry(ino).or_default();
+        let staging = open.staging.get_or_insert_with(Staging::default);
+        self.waiting -= staging.charge();
+        let done = act(staging);
+        self.waiting += staging.charge();
+        done
+    }
+
+    /// Forgets a file's bytes.
+    pub fn take(&mut self, ino: Ino) -> Option<Staging> {
+        let staging = self.files.get_mut(&ino)?.staging.take()?;
+        self.waiting -= staging.charge();
+        Some(staging)
     }
 
     /// All files' bytes.
@@ -138,9 +169,49 @@ impl Staged {
 
 /// What is known of a file that is open or has bytes in memory.
 #[derive(Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Open {
     pub handles: u32,
     pub staging: Option<Staging>,
     /// Who reads it.
     pub readers: Readers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Staging, BLOCK};
+
+    fn accept(staging: &mut Staging, bytes: usize, now_ns: i64) {
+        if staging.held() == 0 {
+            staging.begin_to_wait(now_ns);
+        }
+        let end = staging.bytes.len() + bytes;
+        staging.bytes.resize(end, 1);
+    }
+
+    #[test]
+    fn a_tail_is_as_old_as_its_bytes_however_often_what_is_before_it_is_written() {
+        let mut staging = Staging::default();
+        accept(&mut staging, 2 * BLOCK + 10, 1);
+        // Two segments take the two blocks, later; the ten bytes are from the beginning.
+        staging.advance(1, None, 5);
+        staging.advance(1, None, 6);
+        assert_eq!(staging.waits_since_ns, 1);
+        // Only when they are written, what came after is younger.
+        accept(&mut staging, BLOCK, 7);
+        staging.advance(1, None, 8);
+        assert!(staging.waits_since_ns > 1 && staging.waits_since_ns <= 7);
+    }
+
+    #[test]
+    fn what_waits_behind_a_gap_keeps_its_age() {
+        let mut staging = Staging::default();
+        accept(&mut staging, BLOCK, 1);
+        staging.gap.insert(8 * BLOCK as u64, vec![1; 10]);
+        for now_ns in 2..5 {
+            accept(&mut staging, BLOCK, now_ns);
+            staging.advance(1, None, now_ns);
+        }
+        assert_eq!(staging.waits_since_ns, 1);
+    }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use zoned::ZoneId;
 
 /// See the module's head.
+#[cfg_attr(test, derive(Clone))]
 pub struct Zones {
     entries: Vec<ZoneEntry>,
     random_zones: u32,

@@ -6,9 +6,9 @@ mod common;
 use common::{assert_sound, device, device_in_order, made, options, Random};
 use safs::format::{FileType, Ino, Root};
 use safs::image::ImageDevice;
-use safs::{recovery, Disk, Error, FileSystem, Options, Owner, Placement};
+use safs::{recovery, Disk, Error, FileSystem, Layout, Options, Owner, Placement};
 use std::collections::{BTreeMap, BTreeSet};
-use zoned::{DeviceError, Lba, RamDevice, Sense, Zone, ZoneId, ZonedDevice};
+use zoned::{Block, DeviceError, Lba, RamDevice, Sense, Zone, ZoneId, ZonedDevice};
 
 /// Blocks of this device read as something else, or not at all.
 #[derive(Clone)]
@@ -179,6 +179,11 @@ fn r5_the_second_header_stands_in_for_the_first() {
             let mut fs = mounted(Damaged::new(&device, [bad]));
             assert_eq!(fs.refusal(), None);
             assert_whole(&mut fs);
+            // What only the copy names moves, too, and its zone becomes free.
+            fs.compact(false, |_| ()).unwrap();
+            let zone = ZoneId(u32::try_from(first / 64).unwrap());
+            assert_eq!(fs.zones().get(zone).unwrap().live_bytes, 0);
+            assert_whole(&mut fs);
         }
         assert!(
             mounted(Damaged::new(&device, [first]))
@@ -197,7 +202,7 @@ fn r7_a_durable_segment_that_is_lost_is_said_and_nothing_is_written() {
         assert!(fs
             .refusal()
             .unwrap()
-            .ends_with("was durable and cannot be read"));
+            .contains("was durable and cannot be read; safs fsck"));
     }
 }
 
@@ -316,4 +321,124 @@ fn r11_r17_r23_an_image_goes_on_after_each_crash() {
         )
         .unwrap();
     }
+}
+
+/// Mounts, and expects that nothing is written, with a sentence that says what to do.
+fn assert_doubted<D: ZonedDevice>(device: D) -> FileSystem<D> {
+    let mut fs = mounted(device);
+    let why = fs.refusal().expect("something newer was there").to_string();
+    assert!(
+        why.contains("root record") && why.contains("safs fsck"),
+        "{why}"
+    );
+    let made = fs.create(Ino(1), b"x", FileType::Regular, Owner::default(), 0);
+    assert_eq!(made, Err(Error::ReadOnly));
+    fs
+}
+
+/// Repairs; that something was lost is a problem, and none is left.
+fn repaired<D: ZonedDevice>(device: D) -> D {
+    let repair = Options {
+        repair: true,
+        ..options(Placement::Log)
+    };
+    let mut fs = FileSystem::mount(device, repair, 5).unwrap();
+    assert_eq!(fs.refusal(), None);
+    let (before, after) = fs.repair(true, |_| ()).unwrap();
+    let said = before
+        .problems
+        .iter()
+        .any(|problem| problem.contains("root record"));
+    assert!(said, "{:?}", before.problems);
+    assert_eq!(after.problems, Vec::<String>::new());
+    fs.unmount().unwrap()
+}
+
+/// Both copies of the newest root record lost: that was a silent rollback, and the file system was writable.
+#[test]
+fn r26_a_newest_root_record_that_is_lost_is_said_and_nothing_is_written() {
+    for records in [1, 2, 3, 20, 40] {
+        for device in crashed() {
+            let mut fs = mounted(device);
+            for number in 0..records {
+                append(&mut fs, &format!("file{number}"), &[number; 5000]);
+                fs.root_commit(false).unwrap();
+            }
+            let device = fs.device().clone();
+            let mut disk = Disk::new(device.clone()).unwrap();
+            let superblock = recovery::superblock(&mut disk).unwrap();
+            let (root, _) = recovery::roots(&mut disk, &superblock).unwrap().remove(0);
+            let layout = Layout::of(&superblock, disk.geometry().capacity_blocks).unwrap();
+            let at = layout.root(root.root_seq).0;
+            // One copy is enough.
+            let one = Damaged::new(&device, [at]);
+            assert_eq!(mounted(one).refusal(), None, "{records} records");
+            let both = Damaged::new(&device, [at, at + mirror(&device)]);
+            assert_whole(&mut assert_doubted(both.clone()));
+            let mut fs = mounted(repaired(both));
+            assert_eq!(fs.refusal(), None, "{records} records");
+            assert_whole(&mut fs);
+            append(&mut fs, "after", b"goes on");
+        }
+    }
+}
+
+/// The disk lost two writes: the newest root record's slots hold what was in them before. The log behind it says so.
+#[test]
+fn r26_a_segment_that_names_a_newer_root_record_is_believed() {
+    let mut fs = mounted(made(device(40)));
+    append(&mut fs, "file", &[1; 5000]);
+    for _ in 0..20 {
+        fs.root_commit(false).unwrap();
+    }
+    let before = fs.device().clone();
+    fs.root_commit(false).unwrap();
+    append(&mut fs, "file", &[2; 5000]);
+    let mut device = fs.device().clone();
+    let at = 1 + newest_root(&device).root_seq % 16;
+    for at in [at, at + mirror(&device)] {
+        let mut block = vec![0; 4096];
+        before.clone().read(Lba(at * 8), &mut block).unwrap();
+        device.write(Lba(at * 8), &block).unwrap();
+    }
+    assert_doubted(device.clone());
+    assert_eq!(mounted(repaired(device)).refusal(), None);
+}
+
+/// INV-S3: a repair goes on from the mount before the last. What the last one logged lies behind what is logged now, with
+/// numbers that would fit.
+#[test]
+fn s3_what_a_lost_mount_logged_is_never_read_again() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(40 << 20).unwrap();
+    let image = || ImageDevice::open(file.path(), true).unwrap();
+    made(ImageDevice::create(file.path(), 1 << 20, Some(4)).unwrap());
+    mounted(image()).unmount().unwrap();
+    let mut fs = mounted(image());
+    for _ in 0..3 {
+        append(&mut fs, "file", &[1; 4096]);
+    }
+    drop(fs);
+    let mut disk = Disk::new(image()).unwrap();
+    let superblock = recovery::superblock(&mut disk).unwrap();
+    let (lost, _) = recovery::roots(&mut disk, &superblock).unwrap().remove(0);
+    for at in [
+        1 + lost.root_seq % 16,
+        1 + lost.root_seq % 16 + superblock.mirror_blocks,
+    ] {
+        disk.write_random(Block(at), &[0xff; 4096]).unwrap();
+    }
+    drop(disk);
+    assert_doubted(image());
+    let repair = Options {
+        repair: true,
+        ..options(Placement::Log)
+    };
+    let mut fs = FileSystem::mount(image(), repair, 5).unwrap();
+    append(&mut fs, "file", &[2; 4096]);
+    drop(fs);
+    let mut fs = mounted(image());
+    assert_eq!(fs.refusal(), None);
+    let ino = fs.lookup(Ino(1), b"file").unwrap();
+    assert_eq!(fs.read(ino, 0, 20_000).unwrap(), [2; 4096]);
 }

@@ -3,10 +3,12 @@
 //! used again. `SEED=n` repeats one history.
 
 mod common;
+mod suites;
 
 use common::{assert_sound, device_of, made, seeds, Random};
 use safs::format::{FileType, Ino, BLOCK, ROOT_INO};
 use safs::{Error, FileSystem, Options, Owner, Placement};
+use suites::room::{run, Case};
 use zoned::{RamDevice, ZonedDevice};
 
 fn name(number: usize) -> Vec<u8> {
@@ -98,39 +100,22 @@ fn what_was_accepted_can_be_committed_and_deleting_and_unmounting_always_work() 
     assert!(full[0] > 0 && full[1] > 0, "no disk was full: {full:?}");
 }
 
-/// Files that have a quarter of a zone in a victim got zones of their own, which were sealed all but empty.
+/// A sample of `suites room`. Files that have a quarter of a zone in a victim got zones of their own, which were sealed all but
+/// empty; and one call emptied up to 64 zones.
 #[test]
-fn room_that_was_given_back_can_be_used_again() {
+fn room_that_was_given_back_can_be_used_again_and_nobody_waits_for_more_than_a_zone() {
     for placement in [Placement::Auto, Placement::Log] {
-        let options = Options {
-            placement,
-            ..Options::default()
-        };
-        // Zones of 4 MiB, files of a little more than a quarter of one.
-        let device = made(RamDevice::new(8, 60, 8192));
-        let mut fs = FileSystem::mount(device, options, 1).expect("it was made");
-        let mut random = Random::new(1);
-        let mut next = 0;
-        let mut files = Vec::new();
-        for round in 0..10 {
-            while file(&mut fs, next, 1_150_000).is_some() {
-                files.push(next);
-                next += 1;
-            }
-            fs.sync().expect("sync");
-            let space = fs.space();
-            let used = (space.blocks - space.free) * 100 / space.blocks;
-            println!(
-                "{placement:?}, round {round}: {} files, {used} % used",
-                files.len()
-            );
-            assert!(used >= 90, "{placement:?}, round {round}: full at {used} %");
-            for _ in 0..files.len() / 2 {
-                let number = files.swap_remove(random.below(files.len() as u64) as usize);
-                fs.unlink(ROOT_INO, &name(number)).expect("deleting works");
-            }
+        for file_bytes in [64 << 10, 1_150_000, 9 << 20] {
+            let case = Case {
+                file_bytes,
+                zone_mib: 4,
+                placement,
+            };
+            let found = run(&case, 3, |_| ());
+            println!("{found:?}");
+            assert_eq!(found.problem(), None);
+            assert!(found.cleaned > 0, "nothing was cleaned");
         }
-        assert_sound(&mut fs, true);
     }
 }
 

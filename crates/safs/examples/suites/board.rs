@@ -142,7 +142,7 @@ impl Board {
                 Some(Load::Large | Load::Giga) => 1,
                 _ => left.div_ceil(150).min(STORIES),
             },
-            Suite::Model => left.min(STORIES),
+            Suite::Model | Suite::Room => left.min(STORIES),
             Suite::Fuzz => left.min(IMAGES),
         };
         // A story gives about so many states; what it does not give, later ones do.

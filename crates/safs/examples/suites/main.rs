@@ -4,11 +4,13 @@
 //!     cargo run --release -p safs --example suites -- cuts --states 20000
 //!     cargo run --release -p safs --example suites -- model --stories 500
 //!     cargo run --release -p safs --example suites -- fuzz --seeds 100000
+//!     cargo run --release -p safs --example suites -- room
 //!
 //! Each works in processes of its own, so that a panic, which ends the program as it ends the shipped one, is one failure
 //! among others. A failure says how it is had again. docs/results/safs-tests.md has the whole.
 
 mod board;
+mod room;
 mod run;
 #[path = "../../tests/suites/mod.rs"]
 mod suites;
@@ -31,6 +33,8 @@ pub enum Suite {
     Model,
     /// Forged images
     Fuzz,
+    /// Usable space: fill, delete a random half, fill again
+    Room,
 }
 
 /// The suites of SAFS, for as long as one likes
@@ -40,13 +44,13 @@ pub struct Arguments {
     /// Which
     #[arg(value_enum)]
     pub suite: Suite,
-    /// Cuts: distinct states; model: stories; fuzz: images
-    #[arg(long, visible_aliases = ["states", "stories", "seeds"], default_value_t = 2000)]
+    /// Cuts: distinct states; model: stories; fuzz: images; room: rounds of a case, 10 at most
+    #[arg(long, visible_aliases = ["states", "stories", "seeds", "rounds"], default_value_t = 2000)]
     pub count: u64,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Only configurations with this word, or that begin or end so: image, full, image/default
+    /// Only configurations with this word, or that begin or end so: image, full, image/default; room: 4096/64/log
     #[arg(long, default_value = "")]
     pub config: String,
     /// Processes at a time
@@ -71,7 +75,11 @@ pub struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match work::act(&arguments).unwrap_or_else(|| run::act(&arguments)) {
+    let done = match arguments.suite {
+        Suite::Room => room::act(&arguments),
+        _ => work::act(&arguments).unwrap_or_else(|| run::act(&arguments)),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(sentence) => {

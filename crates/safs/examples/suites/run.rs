@@ -57,6 +57,7 @@ fn work(
     let suite = match arguments.suite {
         Suite::Cuts => "cuts",
         Suite::Model => "model",
+        Suite::Room => "room",
         Suite::Fuzz => "fuzz",
     };
     let program = std::env::current_exe().map_err(|why| why.to_string())?;

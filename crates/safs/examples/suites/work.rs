@@ -72,7 +72,9 @@ pub fn act(arguments: &Arguments) -> Option<Result<bool, String>> {
             Suite::Cuts => {
                 named(config).map(|config| seeds.for_each(|seed| cut(config, seed, None)))
             }
-            Suite::Model => named(config).map(|config| seeds.for_each(|seed| tell(config, seed))),
+            Suite::Model | Suite::Room => {
+                named(config).map(|config| seeds.for_each(|seed| tell(config, seed)))
+            }
             Suite::Fuzz => device(config).map(|on| forge(on, seeds)),
         }
         .map(|()| true),
@@ -145,7 +147,7 @@ fn again(suite: Suite, case: &str) -> Result<bool, String> {
             suites::story::VERBOSE.store(true, Relaxed);
             cut(named(name)?, seed, only);
         }
-        Suite::Model => tell(named(name)?, seed),
+        Suite::Model | Suite::Room => tell(named(name)?, seed),
         Suite::Fuzz => forge(device(name)?, seed..seed + 1),
     }
     Ok(true)

@@ -14,6 +14,7 @@ pub mod power;
 pub mod random;
 pub mod reach;
 pub mod rings;
+pub mod room;
 pub mod sim;
 pub mod steps;
 pub mod story;
