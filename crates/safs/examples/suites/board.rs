@@ -77,6 +77,11 @@ impl Board {
             let suits = |name: &&str| name.starts_with(arguments.config.as_str());
             let names = config::ONS.iter().map(|(_, name)| *name).filter(suits);
             parts.extend(names.map(|name| (name.to_string(), part(None, 1))));
+            // No two devices have an image of the same seed.
+            let share = arguments.count.div_ceil(parts.len().max(1) as u64);
+            for (number, part) in (0..).zip(parts.values_mut()) {
+                part.next_seed += number * share;
+            }
         } else {
             let configs = config::named(&arguments.config).into_iter();
             parts.extend(
