@@ -139,7 +139,7 @@ impl Config {
         match self.load {
             Load::Giga => 90,
             Load::Large => 110,
-            Load::Extents => 1000,
+            Load::Extents => 2000,
             Load::Full => 200,
             _ => 150,
         }
