@@ -5,7 +5,6 @@ A file system of 2 TB on the first part of the 8 TB disk, as the paper's partiti
 first reading of a new directory writes its access time, which leaves bands to clean, and in the paper there are none.
 """
 
-import statistics
 from collections.abc import Sequence
 
 from shingle.lab import (
@@ -19,10 +18,11 @@ from shingle.lab import (
     cleaning_claim,
     drive,
     fs,
+    gain_spread,
     lazy_cleaning_claim,
     run,
-    speedup,
     speedup_claim,
+    unmount_ms,
     workload,
 )
 
@@ -78,23 +78,6 @@ STREAMED = Claim(
 )  # fmt: skip
 
 
-def gain_spread(seeds: Sequence[Sequence[Record]]) -> float:
-    """The largest standard deviation of a phase's gain over the seeds, as a part of the gain."""
-    found = [[speedup(BASELINE, LAZY, name)(records) for records in seeds] for name in EXPERIMENT.phases[:-1]]
-    return max(statistics.stdev(each) / statistics.fmean(each) for each in found)
-
-
-def unmount_ms(seeds: Sequence[Sequence[Record]], file_system: str, which: str) -> float:
-    """The shortest or the longest of all seeds and of both loads."""
-    found = [
-        1e3 * float(each["virtual_s"])
-        for records in seeds
-        for each in records
-        if each["phase"] == workload.UNMOUNT and each["file_system"] == file_system
-    ]
-    return min(found) if which == "min" else max(found)
-
-
 EXPERIMENT = Experiment(
     name="e13-smr-microbenchmarks",
     claim="on a shingled disk the gain is larger, and next to nothing is left to clean",
@@ -112,7 +95,7 @@ EXPERIMENT = Experiment(
     ),
     numbers={
         "calls_s": lambda records, name: calls_s(cell(records, LAZY, name)),
-        "gain_spread": gain_spread,
+        "gain_spread": gain_spread(BASELINE, LAZY, (*workload.DIRECTORIES, *workload.FILES)),
         "unmount_ms": unmount_ms,
     },
 )

@@ -17,6 +17,7 @@ from shingle.runs.claims import (
     calls_s,
     cleaning,
     cleaning_claim,
+    gain_spread,
     lazy_cleaning_claim,
     load_bytes_s,
     number,
@@ -25,6 +26,7 @@ from shingle.runs.claims import (
     seconds,
     speedup,
     speedup_claim,
+    unmount_ms,
     written_mib_s,
 )
 from shingle.runs.experiment import Expectation, Experiment
@@ -33,6 +35,6 @@ from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 __all__ = (
     "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Record",
     "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console", "drive",
-    "fs", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot", "reads_claim",
-    "run", "seconds", "speedup", "speedup_claim", "table", "workload", "written_mib_s",
+    "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot",
+    "reads_claim", "run", "seconds", "speedup", "speedup_claim", "table", "unmount_ms", "workload", "written_mib_s",
 )  # fmt: skip

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The house inspects itself: licences, places that are nobody else's, patches, claims."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,22 @@ def test_ci_calls_the_tests_and_nothing_else() -> None:
     lines = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and not line.startswith("#")]
     assert len(lines) == 1
     assert lines[0].endswith("./shingle test")
+
+
+# Titles are held from then on; many of those before are longer.
+TITLES_SINCE = "2026-11-24T12:29:00+00:00"
+TITLE = re.compile(r"[a-z][\w/-]*(, [\w/-]+)*(: [\w/-]+)*: \S")
+
+
+def wrong_titles(titles: list[str]) -> list[str]:
+    return [title for title in titles if len(title) > 72 or not TITLE.match(title)]
+
+
+def test_a_commit_s_title_has_a_scope_and_at_most_72_characters() -> None:
+    assert wrong_titles(["lab: a table", "jbd2: lazy: a fix", "safs: " + 66 * "x"]) == []
+    assert len(wrong_titles(["A table", "lab:", "safs: " + 67 * "x"])) == 3
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone")
+    log = ["git", "log", "--no-merges", f"--since={TITLES_SINCE}", "--format=%s"]
+    said = subprocess.run(log, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert wrong_titles(said.stdout.splitlines()) == []

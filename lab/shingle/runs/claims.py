@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from shingle.catalogue import workload
 from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 
 Verdict = Literal["reproduced", "passed", "above", "below", "not at this scale", "did not finish", "not run"]
@@ -166,6 +167,27 @@ def load_bytes_s(record: Record) -> float:
 def speedup(slow: str, fast: str, name: str, drive: str | None = None) -> Callable[[Sequence[Record]], float]:
     """How many times faster `fast` is."""
     return lambda records: seconds(slow, name, drive)(records) / seconds(fast, name, drive)(records)
+
+
+def gain_spread(slow: str, fast: str, names: Sequence[str]) -> Callable[[Sequence[Sequence[Record]]], float]:
+    """The largest standard deviation of a phase's speedup over the seeds, as a part of the speedup."""
+
+    def largest(seeds: Sequence[Sequence[Record]]) -> float:
+        found = [[speedup(slow, fast, name)(records) for records in seeds] for name in names]
+        return max(statistics.stdev(each) / statistics.fmean(each) for each in found)
+
+    return largest
+
+
+def unmount_ms(seeds: Sequence[Sequence[Record]], file_system: str, which: str) -> float:
+    """The shortest (`min`) or the longest (`max`) unmount of all seeds and of all loads."""
+    found = [
+        1e3 * float(each["virtual_s"])
+        for records in seeds
+        for each in records
+        if each["phase"] == workload.UNMOUNT and each["file_system"] == file_system
+    ]
+    return min(found) if which == "min" else max(found)
 
 
 def parts_s(record: Record, *names: str) -> float:
