@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 # Paul Tol's bright scheme, which the colour-blind can tell apart. Where two mean different things, they differ in shape
 # or hatching, too.
@@ -17,6 +19,8 @@ BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GREY = (
 COLOURS = (BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GREY)
 # Text, axes and the paper's values. The report turns these two into the reader's own colours.
 INK, PAPER = "#1a1a19", "#ffffff"
+# The room that a curve's name takes.
+_NAME_PX, _NAME_WIDTH_PX = 13, 90
 STYLE: Any = {
     "svg.hashsalt": "shingle",
     "font.size": 8,
@@ -43,6 +47,33 @@ def pyplot() -> Any:
     import matplotlib.pyplot as plt
 
     return plt
+
+
+def name_at_end(axes: Axes) -> None:
+    """Writes each curve's label where it ends; curves that are the same share one."""
+    same: dict[tuple[tuple[float, ...], ...], list[Line2D]] = {}
+    for line in axes.get_lines():
+        same.setdefault(tuple(tuple(map(float, each)) for each in line.get_data()), []).append(line)
+    # Both have the axes find their limits, which is put off until somebody asks.
+    axes.get_xlim(), axes.get_ylim()
+    ends = []
+    for (xs, ys), lines in same.items():
+        names = ", ".join(str(line.get_label()) for line in lines)
+        across, up = axes.transData.transform((xs[-1], ys[-1]))
+        ends.append((float(up), float(across), xs[-1], ys[-1], names, lines[0].get_color()))
+    placed: list[tuple[float, float]] = []
+    for up, across, x, y, names, colour in sorted(ends):
+        place = up
+        # From below: a name that would lie over another one is pushed up.
+        for other, beside in placed:
+            if abs(across - beside) < _NAME_WIDTH_PX and abs(place - other) < _NAME_PX:
+                place = other + _NAME_PX
+        placed.append((place, across))
+        shift = (place - up) * 72 / axes.figure.dpi
+        axes.annotate(
+            names, (x, y), (5, shift), textcoords="offset points", va="center", fontsize=7, color=colour,
+            annotation_clip=False,
+        )  # fmt: skip
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
