@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sample of the power cuts: of each configuration a story with some cuts, but of gigabytes. The long run is
-//! `cargo run --release -p safs --example suites -- cuts`; docs/results/safs-tests.md. `SEED=n` does another seed.
+//! `cargo run --release -p safs-sim --example suites -- cuts`; docs/results/safs-tests.md. `SEED=n` does another seed.
 
-mod suites;
-
-use suites::config::{all, Config, Load};
-use suites::cuts;
-use suites::reach::Reach;
+use safs_sim::suites::config::{all, Config, Load};
+use safs_sim::suites::cuts;
+use safs_sim::suites::reach::Reach;
 
 fn seed() -> u64 {
     let seed = std::env::var("SEED")

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sample of the forged images. The long run is `cargo run --release -p safs --example suites -- fuzz`, whose panics end
+//! A sample of the forged images. The long run is `cargo run --release -p safs-sim --example suites -- fuzz`, whose panics end
 //! it as they end the shipped program; docs/results/safs-tests.md.
 
-mod suites;
-
 use safs::format::{FileType, ROOT_INO};
-use suites::config::{On, ONS};
-use suites::forge::Forger;
-use suites::fuzz;
-use suites::random::Random;
+use safs_sim::suites::config::{On, ONS};
+use safs_sim::suites::forge::Forger;
+use safs_sim::suites::fuzz;
+use safs_sim::suites::random::Random;
 use zoned::ZoneId;
 
 /// Ends the program if more is asked for than any image of this size is worth.
@@ -49,7 +47,7 @@ fn the_log_never_goes_on_in_a_random_write_zone() {
     for original in fuzz::originals(On::Managed) {
         let mut forger = Forger::new(&original, &mut random);
         forger.name_next(ZoneId(3), 0);
-        let options = suites::config::small(safs::Placement::Log);
+        let options = safs_sim::suites::config::small(safs::Placement::Log);
         let Ok(mut fs) = safs::FileSystem::mount(forger.disk, options, 9) else {
             continue;
         };
@@ -75,7 +73,7 @@ fn the_log_never_goes_on_in_a_random_write_zone() {
 fn an_original_is_sound() {
     for (on, name) in ONS {
         for original in fuzz::originals(on) {
-            let options = suites::config::small(safs::Placement::Log);
+            let options = safs_sim::suites::config::small(safs::Placement::Log);
             let mut fs = safs::FileSystem::mount(original.disk, options, 9).unwrap();
             let report = fs.check(true, |_| ()).unwrap();
             assert_eq!(report.problems, Vec::<String>::new(), "{name}");

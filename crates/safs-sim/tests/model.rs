@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A sample of the model: random operations, done by SAFS and by a trivial file system in memory. The long run is
-//! `cargo run --release -p safs --example suites -- model`; docs/results/safs-tests.md.
+//! `cargo run --release -p safs-sim --example suites -- model`; docs/results/safs-tests.md.
 
-mod suites;
-
-use suites::config::{all, Load};
-use suites::history;
-use suites::reach::Reach;
+use safs_sim::suites::config::{all, Load};
+use safs_sim::suites::history;
+use safs_sim::suites::reach::Reach;
 
 #[test]
 fn answers_are_those_of_a_file_system_in_memory() {

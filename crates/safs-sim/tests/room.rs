@@ -2,13 +2,13 @@
 //! Full disks: what was accepted can be committed, deleting and unmounting always work, and room that was given back can be
 //! used again. `SEED=n` repeats one history.
 
+#[path = "../../safs/tests/common/mod.rs"]
 mod common;
-mod suites;
 
 use common::{assert_sound, device_of, made, seeds, Random};
 use safs::format::{FileType, Ino, BLOCK, ROOT_INO};
 use safs::{Error, FileSystem, Options, Owner, Placement};
-use suites::room::{run, Case};
+use safs_sim::suites::room::{run, Case};
 use zoned::{RamDevice, ZonedDevice};
 
 fn name(number: usize) -> Vec<u8> {

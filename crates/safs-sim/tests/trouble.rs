@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! After a command of the device that failed nothing more is promised, so nothing more is written.
 
-mod suites;
-
 use safs::format::{FileType, ROOT_INO};
 use safs::{Error, FileSystem, Options, Owner, Placement};
+use safs_sim::suites::config::{made, small};
+use safs_sim::suites::sim::{Command, Shape, Sim, Trouble};
 use std::cell::RefCell;
 use std::rc::Rc;
-use suites::config::{made, small};
-use suites::sim::{Command, Shape, Sim, Trouble};
 
 /// A device whose first command of a kind fails, once, and then works again.
 fn troubled(command: Command) -> (FileSystem<Sim>, Rc<RefCell<Trouble>>) {

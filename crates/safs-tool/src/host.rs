@@ -3,9 +3,9 @@
 //! a disk with zones of its own.
 
 use crate::block_zones::BlockZones;
-use crate::format::BLOCK;
 use crate::host_file::HostFile;
 use crate::image::{superblock, ImageDevice};
+use safs::format::BLOCK;
 use std::path::Path;
 use zoned::{DeviceError, Lba, Zone, ZoneId, ZonedDevice};
 

@@ -2,8 +2,8 @@
 //! A file of the host, or a disk. Disks are read and written past the page cache: SAFS has its own caches, and a
 //! host-managed disk must get its writes in the order in which they were made.
 
-use crate::format::{Superblock, BLOCK};
 use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
+use safs::format::{Superblock, BLOCK};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};

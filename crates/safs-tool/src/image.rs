@@ -5,9 +5,9 @@
 //! Write pointers are only in memory: recovery tells them (`set_write_pointer`), and until then a zone may be read to its
 //! end.
 
-use crate::format::{Superblock, BLOCK};
 use crate::host_file::HostFile;
 use rustix::fs::{fallocate, FallocateFlags};
+use safs::format::{Superblock, BLOCK};
 use std::io;
 use std::path::Path;
 use zoned::{

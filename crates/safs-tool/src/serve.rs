@@ -6,12 +6,13 @@
 //! the file system.
 
 use crate::cold::{send_all, Cold};
+use crate::common::{opened, Outcome, PlacementName};
 use crate::fuse::{locked, now_ns, Adapter, Shared};
+use crate::sandbox;
 use crate::say::{self, say};
-use crate::{opened, sandbox, Outcome, PlacementName};
 use rustix::mount::{unmount, UnmountFlags};
-use safs::host::HostDevice;
 use safs::{FileSystem, Options};
+use safs_tool::host::HostDevice;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;

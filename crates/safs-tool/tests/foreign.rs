@@ -2,13 +2,13 @@
 //! Mounting an image that somebody else made, with everything in it that could harm the host: the rows of the table in
 //! docs/guide/safs.md, each through the kernel. The fuzz test forges structures; here the structures are sound, and say bad things.
 
-mod common;
+mod mounted;
 
-use common::mounted::{safs, Place};
+use mounted::{safs, Place};
 use rustix::fs::{getxattr, listxattr};
 use safs::format::{FileType, Ino, ROOT_INO};
-use safs::image::ImageDevice;
 use safs::{FileSystem, Options, Owner, XattrMode, RETAIN_ATTRIBUTE};
+use safs_tool::image::ImageDevice;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -300,7 +300,7 @@ fn names_and_labels_do_not_steer_a_terminal() {
         .unwrap();
     });
     let image = place.image_name();
-    let label = common::mounted::safs(&[
+    let label = mounted::safs(&[
         "mkfs",
         "--zone-size",
         "1M",

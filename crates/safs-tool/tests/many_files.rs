@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many files on a disk of 8 TB: what is in memory does not grow with them. `FILES=n` says how many, and ten million are
-//! meant: `FILES=10000000 cargo test --release -p safs --test many_files -- --nocapture`. `TMPDIR` wants 100 GB
+//! meant: `FILES=10000000 cargo test --release -p safs-tool --test many_files -- --nocapture`. `TMPDIR` wants 100 GB
 //! then, since nodes go round all random-write zones.
 //!
 //! The limit is the budget of the caches and 64 MiB. Counted is what the program asked the allocator for.
 
+#[path = "../../safs/tests/common/mod.rs"]
 mod common;
 
 use cap::Cap;
 use common::{made, number, Random};
 use safs::format::{FileType, Ino};
-use safs::image::ImageDevice;
 use safs::{FileSystem, Options, Owner, SetAttributes};
+use safs_tool::image::ImageDevice;
 use std::alloc::System;
 use std::fs::File;
 use std::path::Path;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What users of a mount get, through the kernel.
 
-mod common;
+mod mounted;
 
-use common::mounted::{succeed, until, Place, NOBODY};
+use mounted::{succeed, until, Place, NOBODY};
 use rustix::fs::{chmod, chown, getxattr, setxattr, statx};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, XattrFlags, CWD};
 use rustix::io::{pwritev2, ReadWriteFlags};
@@ -279,7 +279,7 @@ fn a_signal_unmounts_and_leaves_no_process() {
 #[test]
 fn a_mount_in_the_background_takes_usual_options_and_lets_its_caller_s_streams_go() {
     let place = Place::new("64M");
-    let mut mount = Command::new(common::mounted::program());
+    let mut mount = Command::new(mounted::program());
     let options = "noatime,nofail,nosuid,nodev,defaults,x-systemd.device-timeout=5";
     mount
         .args(["mount", "-o", options])
@@ -298,7 +298,7 @@ fn a_mount_in_the_background_takes_usual_options_and_lets_its_caller_s_streams_g
         .find(|line| line.contains(at.trim_end_matches('/')))
         .unwrap();
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
-    let wrong = common::mounted::safs(&["mount", "-o", "remount,ro", "image", "mnt"]);
+    let wrong = mounted::safs(&["mount", "-o", "remount,ro", "image", "mnt"]);
     assert_eq!(wrong.status.code(), Some(1));
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(said, "safs: remount: no such option of a mount\n");
@@ -307,7 +307,7 @@ fn a_mount_in_the_background_takes_usual_options_and_lets_its_caller_s_streams_g
     assert!(unmounted.success());
     // The server ends after the unmount; then nobody holds the image.
     until("a clean end", || {
-        common::mounted::safs(&["fsck", &place.image_name()])
+        mounted::safs(&["fsck", &place.image_name()])
             .status
             .success()
     });

@@ -2,13 +2,13 @@
 //! The program's commands that work on image files: what they refuse, what they leave alone, and their exit statuses.
 //! `SAFS_PROGRAM` names another build to be tried.
 
-mod common;
+mod mounted;
 
-use common::mounted::{program, safs, succeed, until, Ended};
+use mounted::{program, safs, succeed, until, Ended};
 use rustix::fs::{flock, FlockOperation};
 use safs::format::{FileType, BLOCK, ROOT_INO};
-use safs::image::ImageDevice;
 use safs::{FileSystem, Options, Owner};
+use safs_tool::image::ImageDevice;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};

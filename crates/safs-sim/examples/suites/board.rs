@@ -432,7 +432,7 @@ fn build() -> Value {
 
 fn command(suite: Suite) -> String {
     let suite = format!("{suite:?}").to_lowercase();
-    format!("cargo run --release -p safs --example suites -- {suite}")
+    format!("cargo run --release -p safs-sim --example suites -- {suite}")
 }
 
 /// Sums; of what is called a maximum the larger.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites of SAFS for as long as one likes: power cuts, the model, forged images.
 //!
-//!     cargo run --release -p safs --example suites -- cuts --states 20000
-//!     cargo run --release -p safs --example suites -- model --stories 500
-//!     cargo run --release -p safs --example suites -- fuzz --seeds 100000
-//!     cargo run --release -p safs --example suites -- room
+//!     cargo run --release -p safs-sim --example suites -- cuts --states 20000
+//!     cargo run --release -p safs-sim --example suites -- model --stories 500
+//!     cargo run --release -p safs-sim --example suites -- fuzz --seeds 100000
+//!     cargo run --release -p safs-sim --example suites -- room
 //!
 //! Each works in processes of its own, so that a panic, which ends the program as it ends the shipped one, is one failure
 //! among others. A failure says how it is had again. docs/results/safs-tests.md has the whole.
@@ -12,11 +12,10 @@
 mod board;
 mod room;
 mod run;
-#[path = "../../tests/suites/mod.rs"]
-mod suites;
 mod work;
 
 use clap::{Parser, ValueEnum};
+use safs_sim::suites;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites: power cuts, the model, forged images. A sample of each is a test; the long runs are
-//! `cargo run --release -p safs --example suites`.
-#![allow(dead_code)]
+//! `cargo run --release -p safs-sim --example suites`.
 
 pub mod choose;
 pub mod config;

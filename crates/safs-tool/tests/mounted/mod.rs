@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program itself, mounted through the kernel's FUSE: what users get. Needs root and `/dev/fuse`, and says so if they are
 //! not there. `SAFS_PROGRAM` names another build to be tried.
+#![allow(dead_code)]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
