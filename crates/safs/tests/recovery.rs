@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{assert_sound, device, device_in_order, made, options, Random};
+use common::{device, device_in_order, made, options, Random};
 use safs::format::{FileType, Ino, Root};
 use safs::{recovery, Disk, Error, FileSystem, Layout, Options, Owner, Placement};
 use std::collections::{BTreeMap, BTreeSet};
-use zoned::{Block, DeviceError, Lba, RamDevice, Sense, Zone, ZoneId, ZonedDevice};
+use zoned::{DeviceError, Lba, RamDevice, Sense, Zone, ZoneId, ZonedDevice};
 
 /// Blocks of this device read as something else, or not at all.
 #[derive(Clone)]

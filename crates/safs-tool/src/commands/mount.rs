@@ -33,13 +33,9 @@ pub struct Arguments {
 
 /// `words` are the arguments as they were given, the command first, for the process that goes on in the background.
 pub fn act(arguments: Arguments, words: &[String]) -> Outcome {
-    let mut options = MountOptions {
-        read_only: arguments.read_only,
-        allow_other: arguments.allow_other,
-        placement: arguments.placement,
-        cold: arguments.cold,
-        ..MountOptions::default()
-    };
+    let mut options = MountOptions::default();
+    (options.read_only, options.allow_other) = (arguments.read_only, arguments.allow_other);
+    (options.placement, options.cold) = (arguments.placement, arguments.cold);
     let mut more = arguments.option.iter();
     more.try_for_each(|option| options.add(option))?;
     match arguments.foreground {

@@ -7,64 +7,14 @@
 //!
 //! Closing an open s-block is the same with less: the rest of the old slot is read and written behind the beginning.
 
-use super::cleaning::merge_ns;
-use super::s_blocks::SBlocks;
+use super::job::{Job, Slice};
+use super::layer::SBlocks;
 use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
 use crate::profile::Share;
 use crate::trace::{Event, EventKind};
+use crate::translation::merge::merge_ns;
 use alloc::vec::Vec;
-use zoned::Pba;
-
-/// An s-block that is being cleaned.
-pub(super) struct Job {
-    /// Which.
-    pub s_block: u32,
-    /// Where it is written; `None` if it is only closed.
-    pub target: Option<u32>,
-    /// Exceptions appended from here on came too late.
-    log_head: u64,
-    /// Exceptions that will be gone afterwards.
-    frees: u64,
-    /// Ends of the phases, counted from the job's start, and where the arm is meanwhile.
-    phases: Vec<(u64, Pba)>,
-    total_ns: u64,
-    done_ns: u64,
-    slice: Slice,
-}
-
-/// The slice that is running.
-#[derive(Clone, Copy, Default)]
-struct Slice {
-    /// Of the job.
-    work_ns: u64,
-    /// With the way back to where the job was interrupted.
-    ns: u64,
-    /// The host waits for the arm meanwhile.
-    busy: bool,
-}
-
-impl Job {
-    /// The share of the exceptions that the job has earned by now.
-    pub fn credit(&self) -> u64 {
-        self.frees * self.done_ns / self.total_ns.max(1)
-    }
-
-    /// How far it is, in thousandths.
-    pub fn done_permille(&self) -> u64 {
-        self.done_ns * 1000 / self.total_ns.max(1)
-    }
-
-    fn place(&self) -> Pba {
-        let phase = self.phases.iter().find(|p| p.0 > self.done_ns);
-        phase.or(self.phases.last()).map_or(Pba(0), |p| p.1)
-    }
-
-    fn phase(&mut self, arm: &mut Arm, now_ns: u64, from: Pba, blocks: u64, access: Access) {
-        self.total_ns += arm.access(now_ns + self.total_ns, from, blocks, access);
-        self.phases.push((self.total_ns, from));
-    }
-}
 
 impl SBlocks {
     /// How full a section's exception buffer is, in thousandths: of the map or of the ring, whichever is fuller.
@@ -174,7 +124,7 @@ impl SBlocks {
         job.total_ns
     }
 
-    /// See [`super::TranslationLayer::clean_slice`].
+    /// See [`clean_slice`](crate::translation::TranslationLayer::clean_slice).
     pub(super) fn clean_slice_s_blocks(
         &mut self,
         arm: &mut Arm,
@@ -209,7 +159,7 @@ impl SBlocks {
         Some(ns)
     }
 
-    /// See [`super::TranslationLayer::end_slice`].
+    /// See [`end_slice`](crate::translation::TranslationLayer::end_slice).
     pub(super) fn end_slice_s_blocks(
         &mut self,
         arm: &mut Arm,

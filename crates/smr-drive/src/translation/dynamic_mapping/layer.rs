@@ -30,11 +30,8 @@
 //! section has two slots more than that to spare.
 //! INV-S9: a power cut drops streams, the job and what was to be opened; the map needs none of them.
 
-use super::plan_static::{any_due, GROWING_BLOCKS};
-use super::s_block_cleaning::Job;
-use super::s_block_map::SBlockMap;
-use super::streams::Streams;
-use super::{Destage, Need, TranslationLayer};
+use super::job::Job;
+use super::map::SBlockMap;
 use crate::activity::Activity;
 use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
@@ -42,6 +39,8 @@ use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
 use crate::state::{SavedSBlocks, SavedTranslation};
 use crate::trace::{Event, Where};
+use crate::translation::layer::{Destage, Need, TranslationLayer};
+use crate::translation::streams::{Streams, GROWING_BLOCKS};
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -256,7 +255,7 @@ impl SBlocks {
             let chunk = self.chunk(at, dirty_end);
             let s_block = self.map.range(self.map.locate(at).0);
             let full = chunk.end == s_block.end || chunk.blocks() >= self.destage_blocks_max;
-            let go = full || need.pressure || any_due(buffer, need, at);
+            let go = full || need.pressure || need.is_due_from(buffer, at);
             (!chunk.is_empty() && go).then(|| stream(chunk))
         })
     }

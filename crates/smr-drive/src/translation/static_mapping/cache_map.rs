@@ -9,24 +9,13 @@
 
 use super::bands::Bands;
 use super::dirty_bands::DirtyBands;
-use super::extents::Extents;
+use super::extents::{Entry, Extents};
 use crate::state::SavedEntry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 #[cfg(any(test, debug_assertions))]
 use zoned::BandId;
 use zoned::{Block, BlockRange, Pba};
-
-/// An extent in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The block after the last.
-    pub end: Block,
-    /// Its first data block in the log: blocks ever appended before it. Grows for ever; the ring wraps around.
-    pub place: u64,
-    /// Classes of its writes, a bit each.
-    pub classes: u8,
-}
 
 /// What was appended, wholly or partly overwritten since: the log as it was written, which a drive need not keep in order
 /// of anything else.

@@ -5,82 +5,14 @@
 //! The scratch band makes this atomic: until the end the old data are valid, and entries that arrive for the band
 //! meanwhile stay in the cache.
 
-use super::static_mapping::StaticMapping;
+use super::job::{Job, Phase, Slice};
+use super::layer::StaticMapping;
 use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
 use crate::trace::EventKind;
+use crate::translation::merge::merge_ns;
 use alloc::vec::Vec;
 use zoned::{BandId, BlockRange, Pba};
-
-/// A part of a cleaning job: when it is over, counted from the job's start, and where the arm is meanwhile.
-#[derive(Clone, Copy, Debug)]
-struct Phase {
-    end_ns: u64,
-    at: Pba,
-}
-
-/// A band that is being cleaned.
-pub struct Job {
-    /// Which.
-    pub band: BandId,
-    /// What is rewritten.
-    span: BlockRange,
-    /// Entries appended from here on came too late.
-    log_head: u64,
-    /// Entries of the map that will be free afterwards.
-    frees: u64,
-    /// Only the part behind a run.
-    tail_only: bool,
-    total_ns: u64,
-    done_ns: u64,
-    phases: Vec<Phase>,
-    slice: Slice,
-}
-
-/// The slice that is running.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slice {
-    /// Of the job.
-    work_ns: u64,
-    /// With the way back to where the job was interrupted.
-    ns: u64,
-    forced: bool,
-}
-
-impl Job {
-    /// The share of the entries which the job frees that it has earned by now.
-    pub fn credit(&self) -> u64 {
-        // Up to 2^18 entries, and at most 2^36 ns: no overflow.
-        self.frees * self.done_ns / self.total_ns.max(1)
-    }
-
-    /// How far the job is, in thousandths.
-    pub fn done_permille(&self) -> u64 {
-        self.done_ns * 1000 / self.total_ns.max(1)
-    }
-
-    /// Where the job is.
-    fn place(&self) -> Pba {
-        let phase = self
-            .phases
-            .iter()
-            .find(|p| p.end_ns > self.done_ns)
-            .or(self.phases.last());
-        phase.map_or(Pba(0), |p| p.at)
-    }
-}
-
-/// Time to collect `pieces` scattered pieces, from a table for powers of two.
-pub(super) fn merge_ns(by_log2: &[u64], pieces: u64) -> u64 {
-    if pieces == 0 {
-        return 0;
-    }
-    let power = pieces.ilog2() as usize;
-    let last = by_log2.last().copied().unwrap_or(0);
-    let low = by_log2.get(power).copied().unwrap_or(last);
-    let high = by_log2.get(power + 1).copied().unwrap_or(low * 2);
-    low + (high - low) * (pieces - (1 << power)) / (1 << power)
-}
 
 impl StaticMapping {
     /// The band that has been dirty for longest. When the cache is full, tails can wait: they free nothing.
@@ -168,8 +100,8 @@ impl StaticMapping {
         job
     }
 
-    /// See [`super::TranslationLayer::clean_slice`]. A band that is half cleaned is finished; then comes `first`.
-    pub(super) fn clean_slice_static(
+    /// See [`clean_slice`](crate::translation::TranslationLayer::clean_slice). A band that is half cleaned is finished; then comes `first`.
+    pub(in crate::translation) fn clean_slice_static(
         &mut self,
         arm: &mut Arm,
         now_ns: u64,
@@ -233,19 +165,5 @@ impl StaticMapping {
         } else {
             counters.bands_cleaned_idle += 1;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn between_two_powers_the_merge_law_is_a_straight_line() {
-        let table = [10, 20, 60, 200];
-        assert_eq!(
-            [0, 1, 2, 3, 4, 6, 8].map(|n| merge_ns(&table, n)),
-            [0, 10, 20, 40, 60, 130, 200]
-        );
     }
 }

@@ -6,7 +6,6 @@
 //! A `BTreeMap` did the same before, and a random write paid for five of its levels in cold memory several times
 //! (docs/results/performance.md).
 
-use super::cache_map::Entry;
 use alloc::vec;
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
@@ -14,6 +13,17 @@ use zoned::{Block, BlockRange};
 /// Blocks of a shelf. Twice as many, and to insert into a full one is felt; half, and the index of a large drive is.
 const SHELF_BLOCKS: u64 = 2048;
 const NO_SHELF: u32 = u32::MAX;
+
+/// An extent in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The block after the last.
+    pub end: Block,
+    /// Its first data block in the log: blocks ever appended before it. Grows for ever; the ring wraps around.
+    pub place: u64,
+    /// Classes of its writes, a bit each.
+    pub classes: u8,
+}
 
 /// An entry in 16 bytes.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 //! Drive-managed SMR with static mapping: bands at fixed places, a persistent cache in front of them.
 //!
 //! A write goes to the cache's log, unless it belongs to a long sequential run, which is written in place
-//! (`plan_static.rs`). Bands with data in the cache are dirty, and are cleaned (`cleaning.rs`).
+//! (`plan.rs`). Bands with data in the cache are dirty, and are cleaned (`cleaning.rs`).
 //!
 //! Writing in place destroys the tracks behind. Where a run stops in the middle of a band and the rest of the band was
 //! written before, that rest (the *tail*) has to be rewritten: the band is dirty, too, until the run goes on or the
@@ -26,10 +26,7 @@
 
 use super::bands::Bands;
 use super::cache_map::CacheMap;
-use super::cleaning::Job;
-use super::streams::Streams;
-use super::written::Written;
-use super::{Destage, Need, TranslationLayer};
+use super::job::Job;
 use crate::activity::Activity;
 use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
@@ -37,6 +34,9 @@ use crate::mechanics::layout::Layout;
 use crate::profile::{self, Profile};
 use crate::state::{SavedEntry, SavedStatic, SavedTail, SavedTranslation};
 use crate::trace::{Event, EventKind, Where};
+use crate::translation::layer::{Destage, Need, TranslationLayer};
+use crate::translation::streams::Streams;
+use crate::translation::written::Written;
 use crate::volatile_buffer::{InFlight, VolatileBuffer};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -57,12 +57,12 @@ pub(super) struct Tail {
 pub struct StaticMapping {
     pub(super) profile: profile::StaticMapping,
     pub(super) destage_blocks_max: u64,
-    pub(super) bands: Bands,
-    pub(super) map: CacheMap,
-    pub(super) written: Written,
+    pub(in crate::translation) bands: Bands,
+    pub(in crate::translation) map: CacheMap,
+    pub(in crate::translation) written: Written,
     pub(super) tails: BTreeMap<BandId, Tail>,
     pub(super) streams: Streams,
-    pub(super) job: Option<Job>,
+    pub(in crate::translation) job: Option<Job>,
     /// For the trace.
     pub(super) events: Vec<Event>,
     /// Where the last visit to the log looked at the buffer.
@@ -82,7 +82,7 @@ impl StaticMapping {
     }
 
     /// The same with bands of another kind.
-    pub(super) fn with_bands(
+    pub(in crate::translation) fn with_bands(
         mapping: profile::StaticMapping,
         profile: &Profile,
         bands: Bands,
@@ -130,7 +130,7 @@ impl StaticMapping {
     }
 
     /// Whole bands hold nothing any more.
-    pub(super) fn forget(&mut self, range: BlockRange) {
+    pub(in crate::translation) fn forget(&mut self, range: BlockRange) {
         self.map.drop_range(&self.bands, range);
         self.written.remove(range);
         let bands = &self.bands;

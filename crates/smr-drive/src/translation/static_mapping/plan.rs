@@ -5,17 +5,15 @@
 //! ([`stream_min_blocks`](crate::profile::StaticMapping::stream_min_blocks)) together with what the DRAM still has of
 //! them. Everything else goes to the log.
 
-use super::static_mapping::StaticMapping;
-use super::written::Written;
-use super::{Destage, Need};
+use super::layer::StaticMapping;
 use crate::trace::Where;
+use crate::translation::layer::{Destage, Need};
+use crate::translation::streams::GROWING_BLOCKS;
+use crate::translation::written::Written;
 use crate::volatile_buffer::{Piece, VolatileBuffer};
 use alloc::vec;
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
-
-/// A piece as long as this that grew lately is probably the beginning of a run: 1 MiB.
-pub(super) const GROWING_BLOCKS: u64 = 256;
 
 impl StaticMapping {
     /// See the module's head.
@@ -48,7 +46,8 @@ impl StaticMapping {
         for run in self.streams.streaming() {
             let end = buffer.contiguous_end(run.end);
             let long_enough = end.0 - run.end.0 >= self.destage_blocks_max;
-            if end > run.end && (long_enough || need.pressure || any_due(buffer, need, run.end)) {
+            if end > run.end && (long_enough || need.pressure || need.is_due_from(buffer, run.end))
+            {
                 return Some(self.in_place(run.end, run.end, end));
             }
         }
@@ -97,7 +96,7 @@ impl StaticMapping {
 
     /// A batch of entries for the log, without the blocks of `skip`. What grows into a run is left alone as long as nobody
     /// waits for it.
-    pub(super) fn plan_append(
+    pub(in crate::translation) fn plan_append(
         &mut self,
         buffer: &VolatileBuffer,
         need: Need,
@@ -161,16 +160,4 @@ impl StaticMapping {
         }
         ranges
     }
-}
-
-/// Whether anything is due among the contiguous dirty blocks from `start` on.
-pub(super) fn any_due(buffer: &VolatileBuffer, need: Need, start: Block) -> bool {
-    let mut at = start;
-    while let Some((range, piece)) = buffer.piece_at(at) {
-        if need.is_due(piece) {
-            return true;
-        }
-        at = range.end;
-    }
-    false
 }

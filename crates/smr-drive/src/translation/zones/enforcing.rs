@@ -18,12 +18,12 @@
 //! INV-E2: a write that was not counted began at its zone's write pointer, or at the start of the zone.
 
 use super::host_managed::HostManaged;
-use super::{Destage, Need, TranslationLayer};
 use crate::counters::Snapshot;
 use crate::mechanics::arm::Arm;
 use crate::profile::{self, Profile};
 use crate::request::{Op, Request};
 use crate::state::{SavedTranslation, SavedZone};
+use crate::translation::layer::{Destage, Need, TranslationLayer};
 use crate::volatile_buffer::VolatileBuffer;
 use alloc::vec::Vec;
 use zoned::{BlockRange, Lba, Pba, Zone, ZoneError};

@@ -21,12 +21,7 @@
 //! INV-A2: `recent` holds exactly the zones that have data in the cache, and these are at most `non_sequential_max`.
 //! INV-A3: nothing is at or behind a write pointer: neither in place, nor in the cache, nor in order.
 
-use super::bands::Bands;
-use super::conventional::{in_place, Conventional};
-use super::static_mapping::StaticMapping;
-use super::written::Written;
 use super::zone_table::ZoneTable;
-use super::{Destage, Need, TranslationLayer};
 use crate::activity::Activity;
 use crate::counters::{Counters, Snapshot};
 use crate::mechanics::arm::Arm;
@@ -35,6 +30,11 @@ use crate::profile::{self, Profile};
 use crate::request::{Op, Request};
 use crate::state::{SavedHostAware, SavedTranslation, SavedZone};
 use crate::trace::{Event, Where};
+use crate::translation::conventional::{in_place, Conventional};
+use crate::translation::layer::{Destage, Need, TranslationLayer};
+use crate::translation::static_mapping::bands::Bands;
+use crate::translation::static_mapping::StaticMapping;
+use crate::translation::written::Written;
 use crate::volatile_buffer::{InFlight, Piece, VolatileBuffer};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -18,14 +18,14 @@
 //! INV-H1: of a sequential zone, what is on the platter is what lies below some block, whenever power is cut. So a
 //! zone's dirty blocks are written from its first dirty block on.
 
-use super::conventional::{in_place, write_in_place, Conventional};
 use super::zone_table::ZoneTable;
-use super::{Destage, Need, TranslationLayer};
 use crate::counters::Snapshot;
 use crate::mechanics::arm::Arm;
 use crate::profile::{Profile, Zones};
 use crate::request::{Op, Request};
 use crate::state::{SavedTranslation, SavedZone};
+use crate::translation::conventional::{in_place, write_in_place, Conventional};
+use crate::translation::layer::{Destage, Need, TranslationLayer};
 use crate::volatile_buffer::VolatileBuffer;
 use zoned::{
     Block, BlockRange, Lba, Pba, Zone, ZoneError, ZoneId, ZoneState, ZoneType, SECTOR_BYTES,
