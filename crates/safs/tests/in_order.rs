@@ -7,7 +7,7 @@ mod common;
 use common::power::{Action, Actions, Cuts, Recorder};
 use common::{assert_sound, device_in_order, made, options, seeds, Random};
 use safs::format::{FileType, Ino, Superblock};
-use safs::{make, recovery, Disk, Error, FileSystem, MakeOptions, Owner, Placement, XattrMode};
+use safs::{recovery, Disk, Error, FileSystem, Owner, Placement, XattrMode};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use zoned::{RamDevice, ZoneId, ZoneState, ZonedDevice};
