@@ -2,7 +2,7 @@
 //! A persistent cache in parts, each for its own piece of the disk: while one is full, writes that belong to another are
 //! still fast.
 
-use super::cache_size::{until_slow, PART_BATCH, PART_SKIPPED, PART_STEEP};
+use super::knee::{until_slow, PART_BATCH, PART_SKIPPED, PART_STEEP};
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::Finding;
 use crate::session::Session;

@@ -2,15 +2,7 @@
 //! What rings forget by themselves: the model follows, and says what they may.
 
 use super::model::{Content, Id};
-use super::steps::Pair;
-
-/// A ring file or a ring directory that keeps so many bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Ring {
-    pub id: Id,
-    pub kept: u64,
-    pub is_directory: bool,
-}
+use super::steps::{Pair, Ring};
 
 /// The oldest of a ring directory's entries that had to stay, of entries by age with their bytes: together with what is
 /// younger it is what is kept.

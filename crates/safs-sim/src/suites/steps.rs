@@ -4,7 +4,6 @@
 use super::model::{Content, File, Id, Model, Refused, OWNER};
 use super::random::Grain;
 use super::reach::Reach;
-use super::rings::Ring;
 use super::sim::{Sim, Trouble};
 use safs::format::{FileType, Ino};
 use safs::{Error, FileSystem, Options, Owner, RenameMode, SetAttributes, XattrMode};
@@ -84,6 +83,14 @@ impl Step {
             _ => 0,
         }
     }
+}
+
+/// A ring file or a ring directory that keeps so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    pub id: Id,
+    pub kept: u64,
+    pub is_directory: bool,
 }
 
 /// Both, side by side.
