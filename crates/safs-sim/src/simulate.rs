@@ -223,29 +223,7 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
     }
     append(&mut fs, &files, each, &mut progress).map_err(failed)?;
     meter.end(&fs, "append", each * FILES as u64, Some(raw.write));
-    match run.application {
-        Application::One => {
-            read(&mut fs, &files, each, &mut progress).map_err(failed)?;
-            meter.end(&fs, "read", each * FILES as u64, Some(raw.read));
-        }
-        Application::Two => {
-            for number in 0..FILES {
-                remove(&mut fs, number, files[number])?;
-                files[number] = create(&mut fs, number)?;
-                append(&mut fs, &files[number..=number], each, &mut progress).map_err(failed)?;
-                meter.end(&fs, "replace", each, Some(raw.write));
-            }
-        }
-        Application::Compaction => {
-            let alone = &files[1..2];
-            read(&mut fs, alone, each, &mut progress).map_err(failed)?;
-            meter.end(&fs, "read one", each, Some(raw.read));
-            fs.compact(false, |_| ()).map_err(failed)?;
-            meter.end(&fs, "compact", each * FILES as u64, None);
-            read(&mut fs, alone, each, &mut progress).map_err(failed)?;
-            meter.end(&fs, "read one compacted", each, Some(raw.read));
-        }
-    }
+    act(run, &mut fs, &mut meter, (&mut files, each), &mut progress)?;
     for (number, ino) in files.into_iter().enumerate() {
         remove(&mut fs, number, ino)?;
     }
@@ -273,6 +251,41 @@ pub fn run(run: &Run, mut progress: impl FnMut(u64)) -> Result<Value, String> {
         "zones_compacted": counters.compacted,
         "root_records": counters.roots,
     }))
+}
+
+/// What the application does once its files are there.
+fn act(
+    run: &Run,
+    fs: &mut FileSystem<Part>,
+    meter: &mut Meter,
+    (files, each): (&mut [Ino], u64),
+    progress: &mut impl FnMut(u64),
+) -> Result<(), String> {
+    let raw = meter.raw;
+    match run.application {
+        Application::One => {
+            read(fs, files, each, progress).map_err(failed)?;
+            meter.end(fs, "read", each * FILES as u64, Some(raw.read));
+        }
+        Application::Two => {
+            for number in 0..FILES {
+                remove(fs, number, files[number])?;
+                files[number] = create(fs, number)?;
+                append(fs, &files[number..=number], each, progress).map_err(failed)?;
+                meter.end(fs, "replace", each, Some(raw.write));
+            }
+        }
+        Application::Compaction => {
+            let alone = &files[1..2];
+            read(fs, alone, each, progress).map_err(failed)?;
+            meter.end(fs, "read one", each, Some(raw.read));
+            fs.compact(false, |_| ()).map_err(failed)?;
+            meter.end(fs, "compact", each * FILES as u64, None);
+            read(fs, alone, each, progress).map_err(failed)?;
+            meter.end(fs, "read one compacted", each, Some(raw.read));
+        }
+    }
+    Ok(())
 }
 
 fn failed(error: safs::Error) -> String {
@@ -315,23 +328,9 @@ pub fn mounts(run: &Run, fill_bytes: u64, mut progress: impl FnMut(u64)) -> Resu
         Ok::<_, String>(fs)
     };
     let mut fs = mount("mount empty")?;
-    let space_bytes = fs.space().free * BLOCK as u64;
-    if fill_bytes > space_bytes {
-        return Err(format!(
-            "{fill_bytes} bytes do not fit: an empty file system on these zones takes {space_bytes}"
-        ));
-    }
     // Zeros cost the simulated drive no memory.
     let data = vec![0; FILL.1];
-    for file in 0..fill_bytes / FILL.0 {
-        let ino = create(&mut fs, file as usize)?;
-        for at in (0..FILL.0).step_by(FILL.1) {
-            fs.write(ino, at, &data).map_err(failed)?;
-            progress(FILL.1 as u64);
-        }
-        fs.release(ino).map_err(failed)?;
-        fs.tick(part.now_ns() as i64).map_err(failed)?;
-    }
+    fill(&part, &mut fs, fill_bytes, &data, &mut progress)?;
     let space = fs.space();
     fs.unmount().map_err(failed)?;
     let mut fs = mount("mount unmounted")?;
@@ -375,6 +374,32 @@ pub fn mounts(run: &Run, fill_bytes: u64, mut progress: impl FnMut(u64)) -> Resu
         "blocks_free": space.free,
         "phases": phases,
     }))
+}
+
+/// Fills the file system with files.
+fn fill(
+    part: &Part,
+    fs: &mut FileSystem<Part>,
+    fill_bytes: u64,
+    data: &[u8],
+    progress: &mut impl FnMut(u64),
+) -> Result<(), String> {
+    let space_bytes = fs.space().free * BLOCK as u64;
+    if fill_bytes > space_bytes {
+        return Err(format!(
+            "{fill_bytes} bytes do not fit: an empty file system on these zones takes {space_bytes}"
+        ));
+    }
+    for file in 0..fill_bytes / FILL.0 {
+        let ino = create(fs, file as usize)?;
+        for at in (0..FILL.0).step_by(FILL.1) {
+            fs.write(ino, at, data).map_err(failed)?;
+            progress(FILL.1 as u64);
+        }
+        fs.release(ino).map_err(failed)?;
+        fs.tick(part.now_ns() as i64).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn zone_bytes(fs: &FileSystem<Part>) -> u64 {

@@ -227,27 +227,7 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     if s.known.scattered_most.is_some() {
         return around(s, key, what);
     }
-    // Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
-    let (from, bands, each, pitch) = match (s.known.part, s.known.bands.first()) {
-        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
-        // there are: what a cleaner finishes meanwhile gives back little.
-        (Some((first, end)), Some(&(_, band, tooth))) => {
-            let room = (end - first) as f64 * 0.9;
-            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
-            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
-            let each = (PIECES_LEAST / bands).ceil().min(most);
-            let pitch = band / each;
-            let from = first as f64 + room / 18.0;
-            let from = tooth + ((from - tooth) / band).ceil() * band;
-            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
-            (from, bands as u64, each as u64, pitch)
-        }
-        _ => {
-            let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
-            let from = s.offset(0.1, MIB, room) as f64;
-            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
-        }
-    };
+    let (from, bands, each, pitch) = pieces(s);
     let at = |slot: u64| (from + slot as f64 * pitch) as u64 / BLOCK_BYTES * BLOCK_BYTES;
     let (batch, knee) = match s.known.part {
         Some(_) => (PART_BYTES_BATCH, (PART_BYTES_SKIPPED, PART_STEEP)),
@@ -299,6 +279,30 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(at(0), at(made.min(bands) * each) - at(0))?;
     Ok(())
+}
+
+/// Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
+fn pieces(s: &mut Session<'_>) -> (f64, u64, u64, f64) {
+    match (s.known.part, s.known.bands.first()) {
+        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
+        // there are: what a cleaner finishes meanwhile gives back little.
+        (Some((first, end)), Some(&(_, band, tooth))) => {
+            let room = (end - first) as f64 * 0.9;
+            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
+            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
+            let each = (PIECES_LEAST / bands).ceil().min(most);
+            let pitch = band / each;
+            let from = first as f64 + room / 18.0;
+            let from = tooth + ((from - tooth) / band).ceil() * band;
+            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
+            (from, bands as u64, each as u64, pitch)
+        }
+        _ => {
+            let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
+            let from = s.offset(0.1, MIB, room) as f64;
+            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
+        }
+    }
 }
 
 /// The bytes of a log where only a few zones may be written to: the same pieces again and again, but one. A log is a ring,

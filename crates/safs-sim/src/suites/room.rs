@@ -157,13 +157,13 @@ fn zones(case: &Case) -> u32 {
     u32::try_from(of_files.max(64)).expect("few")
 }
 
-/// Fills, deletes half, and fills again, in so many rounds.
-pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
+/// The device of a case.
+fn shape(case: &Case) -> Shape {
     let zone_blocks = case.zone_mib << 8;
     let zones = zones(case);
     // For small files the catalog has a quarter of the space.
     let conventional = (zones / 4).max(4);
-    let shape = Shape {
+    Shape {
         conventional: if case.file_bytes > 65_536 {
             4
         } else {
@@ -175,7 +175,12 @@ pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
         open_max: None,
         keeps_pointers: true,
         discards: true,
-    };
+    }
+}
+
+/// Fills, deletes half, and fills again, in so many rounds.
+pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
+    let shape = shape(case);
     let options = Options {
         placement: case.placement,
         ..Options::default()
@@ -227,7 +232,7 @@ pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
         file_bytes: case.file_bytes,
         zone_mib: case.zone_mib,
         placement: format!("{:?}", case.placement).to_lowercase(),
-        zones,
+        zones: zones(case),
         used_percent,
         cleaned: counters.compacted,
         cleaned_at_once: writer.cleaned_at_once,
