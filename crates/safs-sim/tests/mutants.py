@@ -3,8 +3,8 @@
 
 All mutants are one program, built once in a scratch copy; the variable SAFS_MUTANT says which guard is gone.
 
-    python3 crates/safs/tests/suites/mutants.py                  # all; a line for each with what the suite said
-    python3 crates/safs/tests/suites/mutants.py no-flush         # one
+    python3 crates/safs-sim/tests/mutants.py                     # all; a line for each with what the suite said
+    python3 crates/safs-sim/tests/mutants.py no-flush            # one
 """
 
 import os
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-_CRATES = Path(__file__).resolve().parents[3]
+_CRATES = Path(__file__).resolve().parents[2]
 _LIMIT_S = 900
 
 
@@ -140,7 +140,7 @@ def main() -> int:
         _copy(root)
         target = Path(os.environ.get("CARGO_TARGET_DIR", _CRATES.parent / "build/cargo")) / "mutants"
         environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
-        build = ["cargo", "build", "--locked", "--release", "-p", "safs", "--example", "suites"]
+        build = ["cargo", "build", "--locked", "--release", "-p", "safs-sim", "--example", "suites"]
         subprocess.run(build, cwd=root, env=environment, check=True)
         program = target / "release/examples/suites"
         for suite in sorted({mutant.suite for mutant in chosen}):
