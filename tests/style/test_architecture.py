@@ -48,7 +48,7 @@ def test_there_is_no_circle_between_the_modules_of_a_crate() -> None:
 MADE = {
     "lib.rs": "mod a;\npub mod b;\nmod c;\npub use a::{One, deep::Two as Other};\n",
     "a/mod.rs": "pub mod deep;\npub struct One;\n#[cfg(test)]\nmod tests {\n    use crate::c::Three;\n}\n",
-    "a/deep.rs": "// crate::c::Three\npub struct Two;\nfn text() -> &'static str { \"crate::c\" }\n",
+    "a/deep.rs": '// crate::c::Three\npub struct Two;\nfn text() -> &\'static str { "crate::c" }\n',
     "b.rs": "use crate::{One, Other};\npub fn b(_: One, _: Other) {}\n",
     "c.rs": "use super::b;\npub struct Three;\nfn c() { b::b(todo!(), todo!()) }\n",
 }

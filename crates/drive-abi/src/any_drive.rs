@@ -3,7 +3,6 @@
 //! that the other keeps.
 
 use crate::layout::ShingleGeometry;
-use crate::EOPNOTSUPP;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,6 +12,8 @@ use smr_drive::profile::Translation;
 use smr_drive::request::{Class, Completion, Refusal, Request};
 use smr_drive::Drive;
 use zoned::{BlockRange, Zone, ZoneId};
+
+const EOPNOTSUPP: i32 = 95;
 
 /// A drive, as the C ABI asks it.
 pub trait AnyDrive {

@@ -93,7 +93,11 @@ _MUTANTS = (
 )  # fmt: skip
 
 # What is run against a mutant, and against the control: enough for the mutants, quick enough for a build machine.
-_RUNS = {"cuts": ["cuts", "--count", "6000"], "model": ["model", "--count", "160"], "fuzz": ["fuzz", "--count", "24000"]}
+_RUNS = {
+    "cuts": ["cuts", "--count", "6000"],
+    "model": ["model", "--count", "160"],
+    "fuzz": ["fuzz", "--count", "24000"],
+}
 
 
 def _copy(to: Path) -> None:

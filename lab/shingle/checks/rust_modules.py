@@ -49,7 +49,9 @@ def _read(path: Path, name: Name, found: dict[Name, Module], *, is_root: bool = 
     module = found[name] = Module(name)
     folder = path.parent if is_root or path.name == "mod.rs" else path.with_suffix("")
     for match in _MOD.finditer(text):
-        child = next((each for each in (folder / f"{match[1]}.rs", folder / match[1] / "mod.rs") if each.exists()), None)
+        child = next(
+            (each for each in (folder / f"{match[1]}.rs", folder / match[1] / "mod.rs") if each.exists()), None
+        )
         if child is not None:
             module.children.add(match[1])
             _read(child, (*name, match[1]), found)
