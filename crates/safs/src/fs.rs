@@ -20,7 +20,7 @@ use crate::format::*;
 use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
-use crate::retain::Rings;
+use crate::rings::Rings;
 use crate::staging::Staged;
 use crate::zones::Zones;
 use std::collections::{BTreeSet, VecDeque};

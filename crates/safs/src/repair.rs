@@ -4,7 +4,7 @@
 //! not there is made anew if data, names or a target belong to it; what has no name any more gets one in `lost+found`. Bad copies are written anew from the good ones;
 //! where nothing can be written again, the next root record has the node elsewhere.
 
-use crate::check::Report;
+use crate::check::{Fix, Report};
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -19,31 +19,6 @@ const REMOVE_MAX: usize = 256;
 const PLACES_MAX: u32 = 100;
 /// The directory in the root for what has lost its name.
 const FOUND: &[u8] = b"lost+found";
-
-/// What repairs one thing.
-#[derive(Clone, Debug)]
-pub(crate) enum Fix {
-    /// Keys are wrong.
-    Batch(Vec<Change>),
-    /// So much lives in a zone.
-    Live(ZoneId, u32),
-    /// The superblock's copy there is bad.
-    Superblock(Block),
-    /// A zone is written at least to this block.
-    Written(ZoneId, u32),
-    /// A file has no extent between two places.
-    Hole(Ino, u64, u64),
-    /// Something belongs to an inode that is not there.
-    Adopt(Ino),
-    /// An inode has no name.
-    Name(Ino),
-    /// So many inodes are there.
-    Inodes(u64),
-    /// A node's copy at this distance is bad; the key leads to the node.
-    Copy(Pointer, u64, Key),
-    /// These are the tree's nodes.
-    Nodes(Vec<Block>),
-}
 
 impl<D: ZonedDevice> FileSystem<D> {
     /// Repairs what a check finds; the answer is what was wrong, and what is still.

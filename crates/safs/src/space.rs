@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room: how it is made, and what has to be done from time to time. What may be accepted says the budget.
 
-use crate::append::unless_full;
-use crate::error::Result;
+use crate::error::{unless_full, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::{ZoneId, ZonedDevice};

@@ -168,7 +168,21 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe", "-p", "crash-tool", "-p", "safs"],
+            [
+                *build,
+                "-p",
+                "drive-tool",
+                "-p",
+                "guest",
+                "-p",
+                "load",
+                "-p",
+                "probe",
+                "-p",
+                "crash-tool",
+                "-p",
+                "safs-tool",
+            ],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,
