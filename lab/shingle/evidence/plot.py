@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -53,7 +55,8 @@ def name_at_end(axes: Axes) -> None:
     """Writes each curve's label where it ends; curves that are the same share one."""
     same: dict[tuple[tuple[float, ...], ...], list[Line2D]] = {}
     for line in axes.get_lines():
-        same.setdefault(tuple(tuple(map(float, each)) for each in line.get_data()), []).append(line)
+        curve = tuple(tuple(np.asarray(each, dtype=float).tolist()) for each in line.get_data())
+        same.setdefault(curve, []).append(line)
     # Both have the axes find their limits, which is put off until somebody asks.
     axes.get_xlim(), axes.get_ylim()
     ends = []
