@@ -38,6 +38,8 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
+# Seconds until a node that does not answer is down, and its jobs are queued again.
+SlurmdTimeout=10
 # A node that was restarted takes jobs again.
 ReturnToService=2
 # Seconds that squeue knows of an ended job.

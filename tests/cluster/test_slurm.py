@@ -79,6 +79,7 @@ def test_a_killed_job_and_a_restarted_node_cost_no_record(slurm: Slurm, folder: 
         wait_for(slurm.running, "the job that was killed runs again", LIMIT_S)
         ((number, node),) = slurm.running().items()
         slurm.kill_node(node)
+        wait_for(lambda: not slurm.running(), "the job is queued again", LIMIT_S)
         slurm.start_node(node, "-b")
         said, _ = second.communicate(timeout=LIMIT_S)
     print(said, *slurm.states(), sep="\n")

@@ -28,6 +28,7 @@ from shingle.cli import (
     demo,
     draw,
     drives,
+    equal,
     figures,
     file_systems,
     lazy,
@@ -52,8 +53,9 @@ _EXIT_INTERRUPTED = 130
 # What a host lacks is no fault of the program, and no traceback.
 _OF_THE_HOST = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _VERBS = (
-    architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures,
-    file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture, watch, workloads,
+    architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, equal,
+    figures, file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture, watch,
+    workloads,
 )  # fmt: skip
 
 

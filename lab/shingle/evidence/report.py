@@ -27,8 +27,8 @@ from markupsafe import Markup
 from shingle.evidence import claims_page, figures, finding, own, plot, table
 from shingle.paths import ROOT
 from shingle.runs import experiment, record
-from shingle.runs.claims import Judged, Verdict, by_seed, judged
-from shingle.runs.experiment import Expectation, Experiment
+from shingle.runs.claims import Judged, Verdict, judged
+from shingle.runs.experiment import Experiment
 from shingle.runs.record import NotRecorded, Record
 
 _HERE = Path(__file__).parent
@@ -60,6 +60,13 @@ class Cell:
     @property
     def sorted_by(self) -> str:
         return self.key or self.text
+
+
+_MARKS = {
+    True: Cell("held", sign="✓", look="good"),
+    False: Cell("not held", sign="✗", look="off"),
+    None: Cell("not recorded", sign="○", look="open"),
+}
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,10 @@ def _section(
         setting=_first_up(claims_page.setting(records)),
         scaling=chosen.scaling,
         finding=_prose(finding.of(chosen).meaning),
-        held=tuple((_sentence(each.sentence), _held(chosen, each, records)) for each in chosen.expectations),
+        held=tuple(
+            (_sentence(each.sentence), mark)
+            for each, mark in zip(chosen.expectations, _held(chosen, records), strict=True)
+        ),
         claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
         if rows
         else None,
@@ -215,16 +225,10 @@ def _title(chosen: Experiment) -> str:
     return f"{chosen.number.upper()}: {finding.of(chosen).title}"
 
 
-def _held(chosen: Experiment, expectation: Expectation, records: Sequence[Record]) -> Cell:
-    """A mark for an expectation, which is held to the experiment's own scale on each seed."""
+def _held(chosen: Experiment, records: Sequence[Record]) -> list[Cell]:
+    """A mark for each expectation; they are for the experiment's own scale."""
     own = [each for each in records if each["scale"] == chosen.scale]
-    if not own:
-        return Cell("not run at the scale that it is for", sign="○", look="open")
-    try:
-        holds = all(expectation.holds(seed) for seed in by_seed(own)[1])
-    except NotRecorded:
-        return Cell("not recorded", sign="○", look="open")
-    return Cell("held", sign="✓", look="good") if holds else Cell("not held", sign="✗", look="off")
+    return [_MARKS[held] for held in chosen.held(own)]
 
 
 def _prose(text: str) -> Markup:
