@@ -35,6 +35,7 @@ def test_any_other_field_is_a_difference(field: str) -> None:
     changed[1] |= {field: changed[1][field] + 1}
     before, now = tenth.seen(E16, RECORDS), tenth.seen(E16, changed)
     assert len(tenth.differing(before, now)) == 1
+    assert (tenth.largest(before, now)[0] > 0) == (field != "seed")
     assert tenth.added([before], now) == [before, now]
 
 

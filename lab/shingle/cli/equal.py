@@ -36,7 +36,9 @@ def command(names: tuple[str, ...], file: Path | None, write: bool) -> None:
             out.print(f"{chosen.name}: {len(now.phases)} phases, seen for the first time", soft_wrap=True)
         elif changed := tenth.differing(before, now):
             different += 1
-            out.print(f"{chosen.name}: {len(changed)} of {len(now.phases)} phases differ", soft_wrap=True)
+            far, where = tenth.largest(before, now)
+            told = f"{len(changed)} of {len(now.phases)} phases differ, by at most {far:.4%} ({where})"
+            out.print(f"{chosen.name}: {told}", soft_wrap=True)
             for name in changed[:_SHOWN]:
                 out.print(f"  {name}", soft_wrap=True)
         else:

@@ -25,6 +25,10 @@ _APART = ("versions", "host")
 # Keys of the version that decide what is measured; others say it in words, or follow from these.
 _KEYS = ("kernel", "drive_model", "guest")
 Keys = dict[str, str]
+# What is kept of a phase beside its digest, so that a difference has a size.
+_MEASURES = ("virtual_s", "cleaning_s", "bands_dirty", "total_written_bytes", "total_read_bytes")
+# The digest, then the measures in this order.
+Phase = list[str | float]
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Seen:
 
     experiment: str
     scale: float
-    phases: dict[str, str]
+    phases: dict[str, Phase]
     keys: tuple[Keys, ...]
 
 
@@ -44,11 +48,11 @@ def scale_of(chosen: Experiment) -> float:
 
 def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
     """The digests of what an experiment recorded in one go."""
-    phases: dict[str, str] = {}
+    phases: dict[str, Phase] = {}
     for each in records:
         name = "/".join((each["drive"], each["file_system"], each["workload"], each["phase"]))
         alike = sum(other == name or other.startswith(f"{name}#") for other in phases)
-        phases[f"{name}#{alike + 1}" if alike else name] = digest(each)
+        phases[f"{name}#{alike + 1}" if alike else name] = [digest(each), *(each[measure] for measure in _MEASURES)]
     return Seen(chosen.name, scale_of(chosen), phases, (keys_of(records[0]),))
 
 
@@ -74,6 +78,17 @@ def differing(before: Seen, now: Seen) -> list[str]:
     return sorted(
         name for name in before.phases.keys() | now.phases.keys() if before.phases.get(name) != now.phases.get(name)
     )
+
+
+def largest(before: Seen, now: Seen) -> tuple[float, str]:
+    """How far apart the measures are, as a share of the larger one, and which they are; of phases that both have."""
+    found = [
+        (abs(float(ours) - float(theirs)) / max(abs(float(ours)), abs(float(theirs))), f"{measure} of {name}")
+        for name in before.phases.keys() & now.phases.keys()
+        for measure, ours, theirs in zip(_MEASURES, now.phases[name][1:], before.phases[name][1:], strict=True)
+        if ours != theirs
+    ]
+    return max(found, default=(0.0, "none of the measures"))
 
 
 def latest(known: Iterable[Seen], name: str) -> Seen | None:
