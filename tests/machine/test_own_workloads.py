@@ -58,6 +58,7 @@ def written(folder: Path, name: str, text: str) -> str:
 
 def records(bench: Bench, file: str, disk: str) -> list[Record]:
     plan = workload.plan([file], scale=1, seed=3)
+    plan = replace(plan, latency=plan.timed)
     # BFQ and others need not keep the order in which NILFS2 writes.
     nilfs2 = fs.find("nilfs2")
     # With segments of less than a zone NILFS2 does not write in order.
@@ -79,6 +80,11 @@ def test_a_workload_of_ones_own_runs_on_the_enforcing_disk_and_its_twin(
     assert load["user_written_bytes"] > 0
     (ran,) = [part["ns"] for part in load["parts"] if part["name"] == "run"]
     assert 5 <= ran / 1e9 < 6
+    # What is asked of a load that runs for a time: how much it did, and how long a call took (row A3).
+    for operation, latency in load["latency_ns"].items():
+        assert load["per_s"][operation] == pytest.approx(load["operations"][operation] / (ran / 1e9), abs=0.001)
+        assert latency["min"] <= latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"] * 1.02
+    assert load["latency_ns"]["write"]["count"] == load["operations"]["write"]
     assert sum(each["counters"]["violations"] for each in found) == 0
     assert found[1]["total_written_bytes"] > 0
 

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import json
+import math
 import re
 import subprocess
 import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +25,14 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 _BLOCK_BYTES = 4096
 _ENGINE = re.compile(r"^\s*ioengine=(\S+)", re.M)
 _PLACE = re.compile(r"^\s*(?:directory|filename)=(\S+)", re.M)
-# The terse format, version 3: where the fields are (fio's HOWTO, "Terse output").
-_TERSE = "3;fio-"
-_READ_KIB, _READ_MS, _WRITTEN_KIB, _WRITTEN_MS = 5, 8, 46, 49
+# fio's names of what it counts, and the meter's (crates/load/src/meter.rs); each with where its latencies are.
+_KINDS = {
+    "read": ("read", "clat_ns"),
+    "write": ("write", "clat_ns"),
+    "trim": ("discard", "clat_ns"),
+    "sync": ("fsync", "lat_ns"),
+}
+_QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
 
 
 def check(path: Path, text: str) -> None:
@@ -65,30 +76,64 @@ def scaled(text: str, scale: float, time_scale: float) -> str:
 
 def steps(name: str, text: str, *, seed: int, only_create: bool) -> list[job.Step]:
     """Runs the jobs, or only makes their files."""
-    file = f"/run/{name}.fio"
+    file, said = f"/run/{name}.fio", f"{name}.fio.json"
     argv = [
-        "/usr/bin/fio", "--eta=never", "--output-format=terse", "--terse-version=3", "--group_reporting",
+        # With the whole histogram of latencies, since percentiles of several groups cannot be put together.
+        "/usr/bin/fio", "--eta=never", "--output-format=json+", "--group_reporting",
         # Its own clock is the processor's, which does not know virtual time.
         "--clocksource=clock_gettime",
         # The drive keeps what is written.
         "--zero_buffers", f"--randseed={seed}", *(["--create_only=1"] if only_create else []), file,
     ]  # fmt: skip
-    return [job.write(file, text), job.run(argv, phase=name)]
+    return [
+        job.write(file, text),
+        job.run(argv, stdout=said, phase=name),
+        job.read(f"{job.OUT}/{said}", phase=name),
+    ]
 
 
 def load_of(said: str) -> dict[str, Any] | None:
-    """What fio's output says of all jobs together; None if it is not fio's."""
-    lines = [line.split(";") for line in said.splitlines() if line.startswith(_TERSE)]
-    if not lines:
+    """What fio's output says of all jobs together, as a generator would; None if it is not fio's.
+
+    Times are of the calls as fio sees them (completion latency), in virtual ns. Groups of jobs (`stonewall`) run one
+    after another.
+    """
+    begin = re.search(r"^\{", said, re.M)
+    if begin is None:
         return None
-
-    def sums(field: int) -> int:
-        return sum(int(line[field]) for line in lines)
-
-    run_ms = max(int(line[field]) for line in lines for field in (_READ_MS, _WRITTEN_MS))
+    told = json.loads(said[begin.start() :])
+    if "fio version" not in told:
+        return None
+    groups = told["jobs"]
+    operations: dict[str, int] = {}
+    latencies: dict[str, dict[str, int]] = {}
+    for kind, (name, where) in _KINDS.items():
+        done = [group[kind] for group in groups if group.get(kind, {}).get("total_ios", 0)]
+        if done:
+            operations[name] = sum(each["total_ios"] for each in done)
+            latencies[name] = _summary([each[where] for each in done])
+    run_ms = sum(max(group[kind]["runtime"] for kind in ("read", "write", "trim")) for group in groups)
     return {
         "name": "fio",
-        "user_written_bytes": sums(_WRITTEN_KIB) << 10,
-        "user_read_bytes": sums(_READ_KIB) << 10,
+        "operations": operations,
+        "user_written_bytes": sum(group["write"]["io_bytes"] for group in groups),
+        "user_read_bytes": sum(group["read"]["io_bytes"] for group in groups),
         "parts": [{"name": "run", "ns": run_ms * NS_PER_S // 1000}],
+        "latency_ns": latencies,
     }
+
+
+def _summary(parts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """As the meter of the generators has it, of several histograms: buckets are less than 2 % wide."""
+    buckets: Counter[int] = Counter()
+    for each in parts:
+        for ns, count in each["bins"].items():
+            buckets[int(ns)] += count
+    total = sum(buckets.values())
+    mean = sum(each["mean"] * each["N"] for each in parts) / sum(each["N"] for each in parts)
+    found = {"count": total, "min": min(each["min"] for each in parts), "mean": int(mean)}
+    ordered = sorted(buckets.items())
+    reached = list(itertools.accumulate(count for _, count in ordered))
+    for name, quantile in _QUANTILES:
+        found[name] = ordered[bisect.bisect_left(reached, math.ceil(quantile * total))][0]
+    return found | {"max": max(each["max"] for each in parts)}

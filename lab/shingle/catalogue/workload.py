@@ -47,6 +47,11 @@ class Workload:
     # A recorded build that the generator reads (docs/reference/build-traces.md).
     trace: Path | None = None
 
+    @property
+    def timed(self) -> bool:
+        """Whether it runs for a time, so that what it got done is its result."""
+        return isinstance(self.arguments(1.0).get("duration_s"), float) and self.needs is not None
+
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
         duration_s = arguments.get("duration_s")
@@ -337,6 +342,11 @@ class Plan:
     @property
     def phases(self) -> tuple[str, ...]:
         return (*self.names, UNMOUNT)
+
+    @property
+    def timed(self) -> bool:
+        """Whether a load of it runs for a time, so that what it got done is its result."""
+        return any(WORKLOADS[name].timed for name in self.names)
 
     @property
     def traces(self) -> frozenset[Path]:

@@ -114,6 +114,7 @@ class Run:
                 "kernel_arguments": list(self.kernel_arguments),
                 "aged": None if self.age is None else asdict(self.age),
                 "scales": dict(self.plan.scales),
+                **({"latency": True} if self.plan.latency else {}),
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
                 **({"settings": dict(variant.settings)} if variant.settings else {}),
@@ -281,28 +282,38 @@ def side_by_side(
     keep: Keep | None = None,
     known: Sequence[Record] = (),
     finished: Callable[[Result], None] | None = None,
+    jobs: int | None = None,
 ) -> list[Result]:
-    """Runs the cells, two at a time where memory allows; results come in the order asked for.
+    """Runs the cells, `jobs` at a time where memory allows; results come in the order asked for.
 
     What `known` holds of exactly these runs is not run again. `finished` gets each result that is new, in the order
-    asked for, as soon as it and all before it are there.
+    asked for, as soon as it and all before it are there. Only what is kept for a figure has its outcome.
     """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
 
-    def task(number: int, run: Run) -> Callable[[], Result]:
+    def task(number: int, run: Run, done: Callable[[bool], None]) -> Callable[[], Result]:
         def perform_unless_known() -> Result:
             found = _recorded(built, run, known, progress)
-            result = found or perform(built, run, keep=keep, progress=progress)
+            result = found or perform(built, run, keep=_own(keep, run, runs), progress=progress)
             in_order.put(number, None if found else result)
-            return result
+            done(found is None)
+            return result if keep is not None else replace(result, outcome=None)
 
         return perform_unless_known
 
-    width = at_once(runs, available_mib(), os.cpu_count() or 1)
-    return process.in_parallel([task(number, run) for number, run in enumerate(runs)], width=width)
+    width = at_once(runs, available_mib(), jobs or os.cpu_count() or 1)
+    with progress.runs(len(runs)) as done:
+        return process.in_parallel([task(number, run, done) for number, run in enumerate(runs)], width=width)
+
+
+def _own(keep: Keep | None, run: Run, runs: Sequence[Run]) -> Keep | None:
+    """A folder for each seed, if there are several."""
+    if keep is None or len({each.plan.seed for each in runs}) == 1:
+        return keep
+    return replace(keep, folder=keep.folder / f"seed-{run.plan.seed}")
 
 
 class _InOrder:
