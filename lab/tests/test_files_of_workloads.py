@@ -42,7 +42,7 @@ def test_a_file_of_ones_own_takes_the_place_of_a_name(tmp_path: Path) -> None:
     [
         ("mine.toml", None, "No such file"),
         ("mine.toml", "entries", "is not TOML"),
-        ("mine.toml", "duration_s = 1", "has no 'filesets'"),
+        ("mine.toml", "duration_s = 1", "'filesets' is missing"),
         ("mine.fio", None, "No such file"),
     ],
 )

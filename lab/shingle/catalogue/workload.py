@@ -9,13 +9,11 @@ caches are dropped and the drive cleans up. The unmount is a phase of its own.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from shingle.catalogue import build_trace, fio
+from shingle.catalogue import build_trace, fio, personality
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job
 from shingle.paths import ROOT
@@ -23,7 +21,6 @@ from shingle.paths import ROOT
 UNMOUNT = "unmount"
 # At the least of them MakeDirs makes eight directories.
 LEAST_SCALE, MOST_SCALE = 1e-5, 100.0
-MOST_THREADS = 1000
 KERNEL_BUILD = ROOT / "traces/kernel-build.xz"
 # The microbenchmarks of section 4.2.1, in an order in which each finds the tree that it needs.
 DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
@@ -259,22 +256,16 @@ def of_file(path: Path) -> tuple[Workload, Workload]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{path} cannot be read: {error}.", status=2) from None
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Failure(f"{path}: {why}; expected a personality (.toml) or a job file of fio (.fio).", status=2) from None
     return _personality(path, text) if path.suffix == ".toml" else _fio(path, text)
 
 
 def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
     """What its keys mean, `load show personality` says; the scale goes into entries and time."""
-    try:
-        given = tomllib.loads(text)
-        sets, duration_s = given["filesets"], given["duration_s"]
-        writes_bytes = sum(each["entries"] * each["mean_bytes"] for each in sets)
-    except tomllib.TOMLDecodeError as error:
-        raise Failure(f"{path} is not TOML: {error}.", status=2) from None
-    except KeyError as missing:
-        told = f"{path} has no {missing}; it is no personality (docs/reference/workloads.md)."
-        raise Failure(told, status=2) from None
-    _check_personality(path, given)
+    given = personality.read(path, text)
+    sets, duration_s = given["filesets"], given["duration_s"]
+    writes_bytes = sum(each["entries"] * each["mean_bytes"] for each in sets)
     summary = given.pop("summary", f"the personality {path}")
     name = path.stem
 
@@ -291,20 +282,6 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
     )
     return made, Workload(name, "personality", summary, arguments("run"), made.name)
-
-
-def _check_personality(path: Path, given: Mapping[str, Any]) -> None:
-    """What can be told without the generator, which refuses the rest inside the machine."""
-    known = {str(each.get("name")) for each in given["filesets"]}
-    for each in given["filesets"]:
-        if not isinstance(each["entries"], int) or each["entries"] < 1:
-            raise Failure(f"{path}: entries = {each['entries']}; expected a number of files from 1.", status=2)
-    for each in given.get("threads", []):
-        if not 1 <= each.get("count", 1) <= MOST_THREADS:
-            raise Failure(f"{path}: count = {each['count']}; expected 1 to {MOST_THREADS:,} threads.", status=2)
-        for operation in each.get("flow", []):
-            if operation.get("fileset", next(iter(known))) not in known:
-                raise unknown_name(f"fileset in {path}", operation["fileset"], known)
 
 
 def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
