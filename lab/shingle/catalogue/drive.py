@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.machine.machine import Tick
 from shingle.machine.progress import SILENT, CacheLimits, Progress
-from shingle.paths import IN_MACHINE, ROOT, ContentKey, cache, locked, run_directory, used
+from shingle.paths import IN_MACHINE, ROOT, ContentKey, cache, locked, run_folder, used
 
 # mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
 _FORMAT_LIMIT_S = 1200.0
@@ -318,9 +317,9 @@ def _age(
 ) -> None:
     with (
         build.stored_at(stored) as part,
-        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+        run_folder() as scratch,
     ):
-        after = Path(scratch) / "after.drive"
+        after = scratch / "after.drive"
         steps = (job.mount(variant.kernel_name), job.run(age.argv), job.umount(), job.save())
         boot = machine.Boot(
             steps=steps,
@@ -332,11 +331,11 @@ def _age(
             host_limit_s=_AGE_LIMIT_S,
         )
         try:
-            machine.run(built.machine, boot, Path(scratch), watch=watch)
+            machine.run(built.machine, boot, scratch, watch=watch)
         except Failure as failure:
             raise Failure(f"ageing {variant.name}: {failure}", detail=failure.detail) from None
-        build.tool_output(built.crates, "clean", after, "-o", Path(scratch) / "clean.drive")
-        shutil.copyfile(Path(scratch) / "clean.drive", part / "x.drive")
+        build.tool_output(built.crates, "clean", after, "-o", scratch / "clean.drive")
+        shutil.copyfile(scratch / "clean.drive", part / "x.drive")
 
 
 def _format(
@@ -350,9 +349,9 @@ def _format(
 ) -> None:
     with (
         build.stored_at(stored) as part,
-        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+        run_folder() as scratch,
     ):
-        out = Path(scratch)
+        out = scratch
         empty, dirty = out / "empty.drive", out / "dirty.drive"
         create(built.crates, profile, empty, seed=seed, capacity_bytes=capacity_bytes, used=True)
         steps = [job.run(_mkfs(profile, variant), stdout="mkfs.txt", limit_s=_MKFS_VIRTUAL_LIMIT_S), job.sync()]

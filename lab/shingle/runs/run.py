@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from shingle.failure import Failure
 from shingle.machine import console, job, machine, watch
 from shingle.machine.machine import Outcome
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import ContentKey, run_directory
+from shingle.paths import ContentKey, run_folder
 from shingle.runs import record
 from shingle.runs.record import Record
 
@@ -177,7 +176,7 @@ def perform(
     with contextlib.ExitStack() as stack:
         limits = drive.cache_limits(run.profile)
         tell = stack.enter_context(progress.machine(run.label, limits))
-        out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
+        out = stack.enter_context(run_folder())
         watch.about(out, run.label, limits)
         for trace in run.plan.traces:
             (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
@@ -389,12 +388,13 @@ def _meminfo_mib(name: str) -> int:
 
 
 def check_memory(runs: Sequence[Run]) -> None:
-    """Refuses a machine that this host cannot hold."""
+    """Refuses a machine that this host cannot hold, nor its /dev/shm."""
     largest, host = max(run.memory_mib for run in runs), _meminfo_mib("MemTotal")
     if largest > host:
         raise Failure(
             f"a machine of {largest:,} MiB of memory does not fit this host, which has {host:,} MiB.", status=2
         )
+    machine.memory_folder(largest)
 
 
 def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:
