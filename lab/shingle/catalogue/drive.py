@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -124,6 +125,22 @@ def _from_file(path: Path) -> Profile:
         raise Failure(f"{path} is not TOML: {error}.", status=2) from None
 
 
+def is_own(profile: Profile) -> bool:
+    """Whether it is a file of the user's."""
+    return profile.path.parent != ROOT / "drives"
+
+
+def check(crates: build.Crates, profile: Profile) -> None:
+    """Refuses, with line and key, a profile of the user's own that the drive does not take."""
+    if is_own(profile):
+        said = subprocess.run(
+            [crates.tool, "profile", "check", profile.path], capture_output=True, text=True, timeout=60, check=False
+        )
+        if said.returncode != 0:
+            wrong = said.stdout.splitlines() or said.stderr.splitlines()
+            raise Failure(wrong[0], detail=wrong[1:], status=2)
+
+
 def changed(profile: Profile, key: str, value: float) -> Profile:
     """The same drive with another value of one number (`translation.idle`), as a file of its own."""
     section, _, name = key.partition(".")
@@ -156,7 +173,7 @@ def capacity_of(profile: Profile) -> int:
         capacity = profile.values["host"]["capacity"]
         return int(capacity["value"] * _BYTES[capacity["unit"]])
     except (KeyError, TypeError):
-        raise Failure(f"{profile.path.name} names no capacity in bytes.") from None
+        raise Failure(f"{profile.path.name} names no capacity in bytes.", status=2) from None
 
 
 def is_host_managed(profile: Profile) -> bool:

@@ -290,6 +290,8 @@ def side_by_side(
     """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
+    for profile in {run.profile.path: run.profile for run in runs}.values():
+        drive.check(built.crates, profile)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
 
