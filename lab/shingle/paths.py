@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from shingle.failure import Failure
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 # Programs that the lab runs inside the machine, each on its own: they import nothing of the lab.
@@ -98,6 +100,20 @@ def prune(folder: Path, *, keep: int) -> None:
     entries = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
     for entry in entries[:-keep]:
         shutil.rmtree(entry, ignore_errors=True)
+
+
+def put_whole(path: Path, data: bytes) -> None:
+    """Writes a file that appears whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; it was not written.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def files_below(directory: Path) -> list[Path]:

@@ -8,6 +8,7 @@ range, or beyond it on the better side, is hatched.
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NO_RECORD = "no record"
 _HEIGHT_IN, _ROW_IN, _LEGEND_IN, _WIDTH_IN = 0.8, 0.2, 0.45, 7.2
+# Longer labels leave no room for bars.
+_LABEL_CHARACTERS = 60
 _VERDICTS: dict[Verdict, str] = {
     "reproduced": "here, as the paper or better",
     "passed": "here, as the paper or better",
@@ -172,7 +175,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
         text = (number(mean) if bar.values else bar.note) + _paper(bar)
         at = max(mean, bar.low or 0.0, bar.high or 0.0)
         axes.annotate(text, (at, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
-    axes.set_yticks(range(len(panel.bars)), [bar.label for bar in panel.bars])
+    axes.set_yticks(range(len(panel.bars)), [textwrap.fill(bar.label, _LABEL_CHARACTERS) for bar in panel.bars])
     axes.set_ylim(len(panel.bars) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:,g}")

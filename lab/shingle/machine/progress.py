@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -95,15 +95,19 @@ def left(done: int, ran: int, total: int, host_s: float) -> str:
     return f"{text}, about {f'{minutes:.0f} min' if minutes < 90 else f'{minutes / 60:.1f} h'} left"
 
 
+def _now_s() -> float:
+    return time.monotonic()
+
+
 @dataclass
 class _Line:
-    began: float = field(default_factory=time.monotonic)
+    began: float
     text: str = ""
     said_s: float = 0.0
 
     @property
     def age_s(self) -> float:
-        return time.monotonic() - self.began
+        return _now_s() - self.began
 
 
 class Terminal(Progress):
@@ -134,7 +138,7 @@ class Terminal(Progress):
 
     @contextlib.contextmanager
     def task(self, label: str) -> Iterator[Callable[[str], None]]:
-        line = _Line()
+        line = _Line(_now_s())
         self._lines[label] = line
 
         def tell(text: str) -> None:
@@ -160,7 +164,7 @@ class Terminal(Progress):
             yield lambda ran: None
             return
         began, done, really = time.monotonic(), 0, 0
-        line = self._lines.setdefault("all", _Line())
+        line = self._lines.setdefault("all", _Line(_now_s()))
         lock = threading.Lock()
 
         def count(ran: bool) -> None:
