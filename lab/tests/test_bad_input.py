@@ -83,6 +83,8 @@ def test_an_impossible_command_is_refused(arguments: tuple[str, ...], said: str)
         ("mine.toml", PERSONALITY.replace('do = "c', 'do = "k', 1), "no flow operation called 'kreatefile'"),
         ("mine.toml", PERSONALITY.replace("3600", '"an hour"'), "duration_s = an hour: expected type number"),
         ("mine.toml", None, "No such file or directory; expected"),
+        ("mine.sh", None, "No such file or directory; expected"),
+        ("mine.sh", "if true\n", "mine.sh: 2: Syntax error"),
     ],
     ids=lambda each: each if each is not None and len(each) < 40 else None,
 )

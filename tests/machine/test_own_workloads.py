@@ -9,6 +9,7 @@ import pytest
 
 from harness import Bench
 from shingle.catalogue import drive, fs, workload
+from shingle.failure import Failure
 from shingle.runs import record, run
 from shingle.runs.record import Record
 
@@ -94,3 +95,30 @@ def test_a_workload_of_ones_own_is_the_same_twice(bench: Bench, name: str, text:
     file = written(bench.folder, name, text)
     one, two = (records(bench, file, "wd30ezr-smr") for _ in range(2))
     assert json.dumps(one) == json.dumps(two)
+
+
+SCRIPT = """\
+git init -q tree
+cd tree
+for number in 1 2 3; do
+    head -c 1048576 /dev/zero >"file-$SEED-$number"
+    git -c user.name=x -c user.email=x@y add .
+done
+git -c user.name=x -c user.email=x@y commit -qm first
+git log --oneline | wc -l
+"""
+
+
+def test_a_script_of_one_s_own_is_a_workload_with_a_record(bench: Bench) -> None:
+    file = written(bench.folder, "mine.sh", SCRIPT)
+    one, two = (records(bench, file, "wd30ezr") for _ in range(2))
+    assert [each["phase"] for each in one] == ["mount", "mine", "unmount"]
+    assert one[1]["total_written_bytes"] > 3 << 20
+    assert one[1]["configuration"]["scripts"] == {"mine": SCRIPT}
+    assert json.dumps(one) == json.dumps(two)
+
+
+def test_a_script_that_fails_fails_the_run_with_its_last_words(bench: Bench) -> None:
+    file = written(bench.folder, "mine.sh", "echo all is lost >&2\nfalse\ntrue\n")
+    with pytest.raises(Failure, match="ended with status 1: all is lost"):
+        records(bench, file, "wd30ezr")

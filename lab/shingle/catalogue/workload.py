@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The workloads: the papers' parameters times a scale (FAST'17, sections 4.2.1 and 4.2.2, and others), and those that
-are files, in workloads/ or the user's own: personalities (.toml) and jobs of fio (.fio).
+are files, in workloads/ or the user's own: personalities (.toml), jobs of fio (.fio) and scripts (.sh).
 
 A workload is one phase. Phases that need what another made (RemoveDirs needs a
 tree) bring it along. Each phase ends with its sync; before the next one the
@@ -9,6 +9,7 @@ caches are dropped and the drive cleans up. The unmount is a phase of its own.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,19 @@ class FioJobs(Workload):
 
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         return fio.steps(self.name, fio.scaled(self.text, scale, time_scale), seed=seed, only_create=self.only_create)
+
+
+@dataclass(frozen=True)
+class Script(Workload):
+    """A script of the user's own, for whatever programs the host has: run by sh, the file system as its folder."""
+
+    text: str = ""
+
+    def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
+        file = f"/run/{self.name}.sh"
+        told = {"SCALE": f"{scale:g}", "SEED": str(seed)}
+        run = job.run(["/bin/sh", "-e", file], stdout=f"{self.name}.txt", env=told, phase=self.name)
+        return [job.write(file, self.text), run | {"cwd": job.MOUNT_POINT}]
 
 
 def _scaled(count: int, scale: float) -> int:
@@ -253,12 +267,24 @@ FILES_ONLY = "-files"
 
 def of_file(path: Path) -> tuple[Workload, Workload]:
     """Two workloads: the files that a personality or a job file of fio wants, and its work on them."""
+    text = _text_of(path)
+    return _personality(path, text) if path.suffix == ".toml" else _fio(path, text)
+
+
+def of_script(path: Path) -> Script:
+    text = _text_of(path)
+    said = subprocess.run(["sh", "-n", path], capture_output=True, text=True, timeout=60, check=False)
+    if said.returncode != 0:
+        raise Failure(f"{said.stderr.strip().splitlines()[-1]}; sh does not take the script.", status=2)
+    return Script(path.stem, "sh", f"the script {path}", lambda scale: {"script": text}, text=text)
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise Failure(f"{path}: {why}; expected a personality (.toml) or a job file of fio (.fio).", status=2) from None
-    return _personality(path, text) if path.suffix == ".toml" else _fio(path, text)
+        raise Failure(f"{path}: {why}; expected a file of a workload: .toml, .fio or .sh.", status=2) from None
 
 
 def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
@@ -341,6 +367,12 @@ class Plan:
             if isinstance(each, FioJobs)
         }
 
+    @property
+    def scripts(self) -> dict[str, str]:
+        """The scripts of those phases that are one."""
+        found = ((name, WORKLOADS.get(name)) for name in self.names)
+        return {name: each.text for name, each in found if isinstance(each, Script)}
+
     def _time_scale(self, name: str) -> float:
         return self.scales[name] if self.time_scale is None else self.time_scale
 
@@ -361,6 +393,10 @@ class Plan:
 
 def find(name: str) -> Workload:
     """The workload of this name, or of a file of the user's own; that one and its files are known from now on."""
+    if name.endswith(".sh"):
+        script = of_script(Path(name))
+        WORKLOADS[script.name] = script
+        return script
     if name.endswith((".toml", ".fio")):
         made, wanted = of_file(Path(name))
         if isinstance(wanted, FioJobs):

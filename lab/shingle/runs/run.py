@@ -116,6 +116,7 @@ class Run:
                 **({"latency": True} if self.plan.latency else {}),
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
+                **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
                 **({"settings": dict(variant.settings)} if variant.settings else {}),
                 **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
             },
@@ -290,7 +291,7 @@ def side_by_side(
     """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
-    for profile in {run.profile.path: run.profile for run in runs}.values():
+    for profile in {run.profile.path: run.profile for run in runs if drive.is_own(run.profile)}.values():
         drive.check(built.crates, profile)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
