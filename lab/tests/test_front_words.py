@@ -16,7 +16,7 @@ from rich.console import Console
 
 from shingle import paths
 from shingle.catalogue import workload
-from shingle.cli import base, compare, main, perform
+from shingle.cli import base, compare, demo, main, perform
 from shingle.evidence import figures, plot, report
 from shingle.failure import Failure, unknown_name
 from shingle.machine import progress
@@ -187,3 +187,27 @@ def test_the_report_tells_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None
     told: list[str] = []
     report.html((), told.append)
     assert told == [f"{few[0].name}, 1 of 2", f"{few[1].name}, 2 of 2"]
+
+
+def test_the_demo_ends_with_the_gain_in_a_sentence() -> None:
+    chosen = experiment.find("e01")
+    records = [each for each in experiment.records_of(chosen) if each["seed"] == 1]
+    said = demo.gain(records, chosen.phases)
+    times = [
+        sum(each["virtual_s"] for each in records if each["file_system"] == name and each["phase"] in chosen.phases)
+        for name in ("ext4-lazy", "ext4-10g")
+    ]
+    assert f"with journal_lazy {times[0]:,.0f} s, without {times[1]:,.0f} s, {times[1] / times[0]:.1f} times" in said
+
+
+def test_an_experiment_at_another_scale_says_that_nothing_is_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = experiment.find("e01")
+    records = [each for each in experiment.records_of(chosen) if each["seed"] == 1]
+    cell = next(iter(chosen.cells(0.005, 1).values()))
+    monkeypatch.setattr(perform, "perform", lambda *_: [run.Result(cell, tuple(records))])
+    perform.experiment_and_claim(chosen, 0.005, (1,), perform.Options())
+    said = capsys.readouterr().out
+    assert "not checked: what is expected holds at scale 0.2, and this is 0.005" in said
+    assert "as expected" not in said

@@ -59,7 +59,8 @@ def options(command: _Command) -> _Command:
 resume_option = click.option("--resume", is_flag=True, help="Run only what the file of records does not hold yet.")
 
 
-def experiment_and_claim(chosen: Experiment, scale: float, seeds: Sequence[int], options: Options) -> None:
+def experiment_and_claim(chosen: Experiment, scale: float, seeds: Sequence[int], options: Options) -> list[Record]:
+    """Runs an experiment and judges it; returns its records. A claim that does not hold is a failure."""
     cells = [each for seed in seeds for each in chosen.cells(scale, seed).values()]
     results = perform(cells, chosen.phases, options)
     broken: list[str] = []
@@ -79,6 +80,7 @@ def experiment_and_claim(chosen: Experiment, scale: float, seeds: Sequence[int],
         )
     if broken:
         raise Failure("the claim does not hold: " + "; ".join(dict.fromkeys(broken)) + ".")
+    return _records(results)
 
 
 def _expectations(chosen: Experiment, records: Sequence[Record]) -> list[str]:
