@@ -164,3 +164,14 @@ def test_where_nothing_can_be_built_nothing_is_begun(
         build.build_crates()
     assert told.value.status == 2
     assert [path for path in paths.cache().rglob("*") if path.is_file()] == []
+
+
+def test_another_release_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(**_: object) -> None:
+        raise AssertionError("something was built")
+
+    monkeypatch.setattr(build, "build_crates", built)
+    monkeypatch.setattr(build, "pinned_version", lambda: "6.13.117")
+    with pytest.raises(Failure, match=r"Linux 6\.12; kernel/UPSTREAM names 6\.13\.117") as told:
+        build.everything()
+    assert told.value.status == 2

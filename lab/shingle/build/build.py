@@ -106,6 +106,7 @@ def chosen(flavour: str) -> str:
 
 def everything(flavour: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
+    _check_release(KERNEL_SOURCE.name.removeprefix("linux-source-").removesuffix(".tar.xz"))
     crates = build_crates(progress=progress)
     _, mutant = _split(flavour)
     arguments = () if mutant in (None, CONTROL) else (f"jbd2.mutant={mutant}",)
@@ -222,7 +223,7 @@ def pinned_version() -> str:
 def _check_release(found: str) -> None:
     """Refuses another release, to which patches do not fit; a later stable version of the same is only said."""
     if found.split(".")[:2] != pinned_version().split(".")[:2]:
-        raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.")
+        raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.", status=2)
 
 
 def mutants() -> dict[str, Path]:
