@@ -8,6 +8,7 @@ range, or beyond it on the better side, is hatched.
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ NO_RECORD = "no record"
 _HEIGHT_IN, _ROW_IN, _LEGEND_IN, _WIDTH_IN = 0.8, 0.2, 0.45, 7.2
 # A value and the paper's get a text each, if they are so much of the longest bar apart.
 _APART = 0.15
+# Longer labels leave no room for bars.
+_LABEL_CHARACTERS = 60
 _VERDICTS: dict[Verdict, str] = {
     "reproduced": "here, as the paper or better",
     "passed": "here, as the paper or better",
@@ -174,7 +177,7 @@ def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str]) -> dict[str, Art
             axes.errorbar(mean, place, xerr=statistics.stdev(bar.values), color=plot.INK, capsize=2, linewidth=0.8)
         legend |= _mark(axes, place, bar.low, bar.high)
         _write(axes, place, bar, mean, longest)
-    axes.set_yticks(range(len(panel.bars)), [bar.label for bar in panel.bars])
+    axes.set_yticks(range(len(panel.bars)), [textwrap.fill(bar.label, _LABEL_CHARACTERS) for bar in panel.bars])
     axes.set_ylim(len(panel.bars) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:,g}")

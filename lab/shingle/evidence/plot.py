@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from shingle.paths import put_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +54,8 @@ def pyplot() -> Any:
 
 def name_at_end(axes: Axes) -> None:
     """Writes each curve's label where it ends; curves that are the same share one."""
+    import numpy as np
+
     same: dict[tuple[tuple[float, ...], ...], list[Line2D]] = {}
     for line in axes.get_lines():
         curve = tuple(tuple(np.asarray(each, dtype=float).tolist()) for each in line.get_data())
@@ -81,9 +84,10 @@ def name_at_end(axes: Axes) -> None:
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Writes `stem`.svg and `stem`.png, the same bytes for the same figure, and is done with it."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
-    figure.savefig(svg, metadata={"Date": None, "Creator": None}, dpi=150)
-    figure.savefig(png, metadata={"Software": None}, dpi=150)
+    for path, metadata in ((svg, {"Date": None, "Creator": None}), (png, {"Software": None})):
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=path.suffix[1:], metadata=metadata, dpi=150)
+        put_whole(path, drawn.getvalue())
     pyplot().close(figure)
     return svg, png

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -124,8 +124,11 @@ class Off:
     claims: Table
 
 
-def html(files: Sequence[Path] = ()) -> str:
-    """The page, of the records in `files`, those of no experiment included, or of those in results/."""
+def html(files: Sequence[Path] = (), tell: Callable[[str], None] = lambda text: None) -> str:
+    """The page, of the records in `files`, those of no experiment included, or of those in results/.
+
+    `tell` is told which experiment is being drawn.
+    """
     given = [each for path in files for each in record.read(path)]
     if files and not given:
         raise NotRecorded(f"{', '.join(map(str, files))}: no records.")
@@ -134,7 +137,8 @@ def html(files: Sequence[Path] = ()) -> str:
     chosen_from = experiment.all_of_them()
     experiments = {each.name for each in chosen_from}
     with tempfile.TemporaryDirectory(prefix="shingle-report-") as folder:
-        for chosen in chosen_from:
+        for number, chosen in enumerate(chosen_from, 1):
+            tell(f"{chosen.name}, {number} of {len(chosen_from)}")
             kept = (
                 [each for each in given if each["experiment"] == chosen.name]
                 if files
