@@ -12,6 +12,7 @@
 mod board;
 mod room;
 mod run;
+mod source;
 #[path = "../../tests/suites/mod.rs"]
 mod suites;
 mod work;

@@ -2,9 +2,10 @@
 //! The matrix of usable space: sizes of files, sizes of zones, both placements.
 
 use crate::suites::room::{run, Case, Found};
-use crate::Arguments;
+use crate::{source, Arguments};
 use indicatif::{ProgressBar, ProgressStyle};
 use safs::Placement;
+use serde_json::{json, Value};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -92,8 +93,13 @@ fn row(found: &Found) -> String {
     )
 }
 
+/// Adds a line: which sources, and what was found.
 fn record(path: &std::path::Path, found: &Found) -> Result<(), String> {
-    let line = serde_json::to_string(found).map_err(|why| why.to_string())?;
+    let mut line = json!({"schema": 1, "commit": source::commit()});
+    let found = serde_json::to_value(found).map_err(|why| why.to_string())?;
+    if let (Some(line), Value::Object(found)) = (line.as_object_mut(), found) {
+        line.extend(found);
+    }
     let file = OpenOptions::new().create(true).append(true).open(path);
     let written = file.and_then(|mut file| writeln!(file, "{line}"));
     written.map_err(|why| why.to_string())
