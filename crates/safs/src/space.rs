@@ -16,7 +16,7 @@ const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
 /// The part of a zone that has to be written, or to die, before room is looked for again where there was none.
-const RETRY_PART: u64 = 20;
+const RETRY_PART: u64 = 4;
 
 /// What `statfs` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
