@@ -114,6 +114,17 @@ _MUTANTS = (
         '        if is_low && !crate::mutant("nothing-in-advance") && changed',
     ),
     Mutant(
+        "account-believed", "repair", "check.rs",
+        "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
+        '                let read = read.and(if crate::mutant("account-believed") { Err(wrong("")) } else { Ok(()) });\n'
+        "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
+    ),
+    Mutant(
+        "lost-records-behind", "recovery", "repair.rs",
+        "                self.outgrow_lost_records()?;\n",
+        "                " + _unless("lost-records-behind", "self.outgrow_lost_records()?;") + "\n",
+    ),
+    Mutant(
         "random-zone-free", "fuzz", "zones.rs",
         "        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n",
         '        } else if crate::mutant("random-zone-free") {\n            return Ok(());\n'
@@ -137,6 +148,8 @@ _RUNS = {
     "cuts": ["suites", "cuts", "--count", "6000", "--config", "small"],
     "model": ["suites", "model", "--count", "160", "--config", "mixed"],
     "fuzz": ["suites", "fuzz", "--count", "24000"],
+    "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "repair::"],
+    "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
     "room": ["suites", "room", "--count", "6", "--config", "9437184/4/"],
 }
 
@@ -174,7 +187,7 @@ def _built(root: Path) -> Scratch:
     _copy(root)
     target = Path(os.environ.get("CARGO_TARGET_DIR", _CRATES.parent / "build/cargo")) / "mutants"
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUST_BACKTRACE": "0"}
-    for what in (["build", "--example", "suites"], ["test", "--lib", "--no-run"]):
+    for what in (["build", "--example", "suites"], ["test", "--lib", "--test", "recovery", "--no-run"]):
         subprocess.run(["cargo", *what, "--locked", "--release", "-p", "safs"], cwd=root, env=environment, check=True)
     return Scratch(root, environment, target / "release/examples/suites")
 
@@ -192,7 +205,7 @@ def _run(scratch: Scratch, suite: str, mutant: str) -> str | None:
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     # A suite says its failures first, and what was never reached at the end; a test says them behind "panicked".
     at = next((i for i, line in enumerate(lines) if "panicked at" in line), None)
-    said = lines[at + 1 : at + 2] if at is not None else lines[:1] if suite != "budget" else []
+    said = lines[at + 1 : at + 2] if at is not None else lines[:1]
     missing = [line for line in lines if line.startswith("never reached")]
     return next(iter([*missing, *said]), f"status {done.returncode}")
 
