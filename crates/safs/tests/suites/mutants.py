@@ -52,7 +52,7 @@ _MUTANTS = (
         '        if crate::mutant("fragment-forgotten") { return Ok(()); }\n        let Some(old) = put.old else {\n',
     ),
     Mutant(
-        "torn-end-believed", "cuts", "recovery.rs",
+        "torn-end-believed", "cuts", "verify.rs",
         "        if !self.unverified.remove(&ino) {\n            return Ok(());\n        }\n",
         '        if crate::mutant("torn-end-believed") || !self.unverified.remove(&ino) {\n'
         "            return Ok(());\n        }\n",
