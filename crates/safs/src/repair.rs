@@ -381,7 +381,10 @@ mod tests {
             assert_ne!(found.problems, Vec::<String>::new(), "the damage shows");
             assert_eq!(left.problems, Vec::<String>::new());
             let mut fs = mounted(fs.unmount().unwrap());
-            assert_eq!(fs.check(true, |_| ()).unwrap().problems, Vec::<String>::new());
+            assert_eq!(
+                fs.check(true, |_| ()).unwrap().problems,
+                Vec::<String>::new()
+            );
             for (number, file) in (0..).zip(&files[..2]) {
                 assert_eq!(fs.read(*file, 0, 10_000).unwrap(), [number; 9000]);
             }

@@ -77,7 +77,10 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.root_commit(false)?;
         }
         // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
-        let (is_low, changed) = (self.is_low(), self.counters.accepted_bytes + self.zones.died);
+        let (is_low, changed) = (
+            self.is_low(),
+            self.counters.accepted_bytes + self.zones.died,
+        );
         if is_low && changed >= self.policy.room_retry_bytes && !self.make_room()? {
             self.policy.room_retry_bytes = changed + self.zone_bytes() / RETRY_PART;
         }
