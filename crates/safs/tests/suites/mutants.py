@@ -146,7 +146,7 @@ _MUTANTS = (
 # What is run against a mutant, and against the control: enough for the mutants, quick enough for a build machine.
 _RUNS = {
     "budget": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "on_small_devices"],
-    "cuts": ["suites", "cuts", "--count", "6000", "--config", "small"],
+    "cuts": ["suites", "cuts", "--count", "12000", "--config", "small"],
     "model": ["suites", "model", "--count", "160", "--config", "mixed"],
     "fuzz": ["suites", "fuzz", "--count", "24000"],
     "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "repair::"],
