@@ -7,6 +7,8 @@ All mutants are one program, built once in a scratch copy; the variable SAFS_MUT
     python3 crates/safs-sim/tests/mutants.py no-flush            # one
 """
 
+import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -50,9 +52,10 @@ _MUTANTS = (
         '        if crate::mutant("fragment-forgotten") { return Ok(()); }\n        let Some(old) = put.old else {\n',
     ),
     Mutant(
-        "torn-end-believed", "cuts", "recovery.rs",
+        "torn-end-believed", "cuts", "verify.rs",
         "        if !self.unverified.remove(&ino) {\n            return Ok(());\n        }\n",
-        '        if crate::mutant("torn-end-believed") || !self.unverified.remove(&ino) {\n            return Ok(());\n        }\n',
+        '        if crate::mutant("torn-end-believed") || !self.unverified.remove(&ino) {\n'
+        "            return Ok(());\n        }\n",
     ),
     Mutant(
         "hole-has-bytes", "model", "read.rs",
@@ -62,7 +65,9 @@ _MUTANTS = (
     Mutant(
         "link-not-counted", "model", "namespace.rs",
         "        inode.nlink = inode.nlink.checked_add(1).ok_or(Error::TooBig)?;\n",
-        "        " + _unless("link-not-counted", "inode.nlink = inode.nlink.checked_add(1).ok_or(Error::TooBig)?;") + "\n",
+        "        "
+        + _unless("link-not-counted", "inode.nlink = inode.nlink.checked_add(1).ok_or(Error::TooBig)?;")
+        + "\n",
     ),
     Mutant(
         "parent-not-moved", "model", "namespace.rs",
@@ -71,14 +76,60 @@ _MUTANTS = (
         + "\n        }\n        batch.push(Change::Put(Key::inode(entry.ino)",
     ),
     Mutant(
-        "deletion-needs-room", "model", "space.rs",
-        "        if !is_deletion && !self.make_room_until(",
-        '        if !(is_deletion && !crate::mutant("deletion-needs-room")) && !self.make_room_until(',
+        "extents-left", "cuts", "truncate.rs",
+        "        while self.remove_last_extents(ino)? {\n",
+        '        while self.remove_last_extents(ino)? && !crate::mutant("extents-left") {\n',
+    ),
+    Mutant(
+        "deletion-reserve", "budget", "budget.rs",
+        "            && (is_deletion || is_left)\n",
+        '            && (is_deletion || is_left || crate::mutant("deletion-reserve"))\n',
+    ),
+    Mutant(
+        "headers-not-charged", "budget", "budget.rs",
+        "        let blocks = payload + segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n",
+        "        let beside = segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n"
+        '        let blocks = payload + if crate::mutant("headers-not-charged") { 0 } else { beside };\n',
+    ),
+    Mutant(
+        "waiting-blocks-not-charged", "budget", "budget.rs",
+        "        room.saturating_sub(self.staged.waiting.blocks(&self.options, capacity))\n",
+        '        if crate::mutant("waiting-blocks-not-charged") { return room; }\n'
+        "        room.saturating_sub(self.staged.waiting.blocks(&self.options, capacity))\n",
+    ),
+    Mutant(
+        "waiting-keys-not-charged", "budget", "budget.rs",
+        "        let keys = keys + self.staged.waiting.keys(&self.options);\n",
+        '        let waits = usize::from(!crate::mutant("waiting-keys-not-charged"));\n'
+        "        let keys = keys + waits * self.staged.waiting.keys(&self.options);\n",
+    ),
+    Mutant(
+        "batches-need-the-log", "budget", "log.rs",
+        "            unless_full(self.root_commit(false))?;\n",
+        "            " + _unless("batches-need-the-log", "unless_full(self.root_commit(false))?;") + "\n",
+    ),
+    Mutant(
+        "nothing-in-advance", "room", "space.rs",
+        "        if is_low && changed",
+        '        if is_low && !crate::mutant("nothing-in-advance") && changed',
+    ),
+    Mutant(
+        "account-believed", "repair", "check.rs",
+        "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
+        '                let gone = crate::mutant("account-believed");\n'
+        '                let read = read.and(if gone { Err(wrong("")) } else { Ok(()) });\n'
+        "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
+    ),
+    Mutant(
+        "lost-records-behind", "recovery", "repair.rs",
+        "                self.outgrow_lost_records()?;\n",
+        "                " + _unless("lost-records-behind", "self.outgrow_lost_records()?;") + "\n",
     ),
     Mutant(
         "random-zone-free", "fuzz", "zones.rs",
         "        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n",
-        '        } else if !crate::mutant("random-zone-free") && entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n',
+        '        } else if crate::mutant("random-zone-free") {\n            return Ok(());\n'
+        "        } else if entry.kind == ZoneKind::Random && entry.stage != ZoneStage::Open {\n",
     ),
     Mutant(
         "log-behind-its-zone", "fuzz", "recovery.rs",
@@ -94,9 +145,13 @@ _MUTANTS = (
 
 # What is run against a mutant, and against the control: enough for the mutants, quick enough for a build machine.
 _RUNS = {
-    "cuts": ["cuts", "--count", "6000"],
-    "model": ["model", "--count", "160"],
-    "fuzz": ["fuzz", "--count", "24000"],
+    "budget": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "on_small_devices"],
+    "cuts": ["suites", "cuts", "--count", "12000", "--config", "small"],
+    "model": ["suites", "model", "--count", "160", "--config", "mixed"],
+    "fuzz": ["suites", "fuzz", "--count", "24000"],
+    "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "repair::"],
+    "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
+    "room": ["suites", "room", "--count", "6", "--config", "9437184/4/"],
 }
 
 
@@ -121,42 +176,72 @@ def _copy(to: Path) -> None:
         )
 
 
-def _run(program: Path, suite: str, mutant: str, extra: list[str]) -> tuple[int, str]:
-    environment = {**os.environ, "SAFS_MUTANT": mutant, "RUST_BACKTRACE": "0"}
+class Scratch(NamedTuple):
+    """A copy of the workspace, and what is built from it."""
+
+    root: Path
+    environment: dict[str, str]
+    suites: Path
+
+
+def _built(root: Path) -> Scratch:
+    _copy(root)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", _CRATES.parent / "build/cargo")) / "mutants"
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUST_BACKTRACE": "0"}
+    suites = ["build", "-p", "safs-sim", "--example", "suites"]
+    tests = ["test", "-p", "safs", "--lib", "--test", "recovery", "--no-run"]
+    for what in (suites, tests):
+        subprocess.run(["cargo", *what, "--locked", "--release"], cwd=root, env=environment, check=True)
+    return Scratch(root, environment, target / "release/examples/suites")
+
+
+def _run(scratch: Scratch, suite: str, mutant: str) -> str | None:
+    """What the suite says against a mutant; nothing if it is content."""
+    program, *arguments = _RUNS[suite]
+    command = [str(scratch.suites) if program == "suites" else program, *arguments]
     done = subprocess.run(
-        [program, *_RUNS[suite], *extra],
-        env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+        command, cwd=scratch.root, env={**scratch.environment, "SAFS_MUTANT": mutant},
+        capture_output=True, text=True, timeout=_LIMIT_S, check=False,
     )  # fmt: skip
-    return done.returncode, done.stderr
+    if done.returncode == 0:
+        return None
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    # A suite says its failures first, and what was never reached at the end; a test says them behind "panicked".
+    at = next((i for i, line in enumerate(lines) if "panicked at" in line), None)
+    said = lines[at + 1 : at + 2] if at is not None else lines[:1]
+    missing = [line for line in lines if line.startswith("never reached")]
+    return next(iter([*missing, *said]), f"status {done.returncode}")
+
+
+def _commit() -> str:
+    git = ["git", "-C", str(_CRATES), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main() -> int:
     """Builds, runs, and says what was seen."""
-    wanted = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    extra = [argument for argument in sys.argv[1:] if argument.startswith("-")]
-    unknown = set(wanted) - {mutant.name for mutant in _MUTANTS}
+    parser = argparse.ArgumentParser(description="Takes guards out of a copy of SAFS; each suite has to see it.")
+    parser.add_argument("mutants", nargs="*", help="only these")
+    parser.add_argument("--record", type=Path, help="adds a line of JSON for each to this file")
+    arguments = parser.parse_args()
+    unknown = set(arguments.mutants) - {mutant.name for mutant in _MUTANTS}
     if unknown:
-        sys.exit(f"mutants: no mutant is called {', '.join(sorted(unknown))}")
-    chosen = [mutant for mutant in _MUTANTS if not wanted or mutant.name in wanted]
+        parser.error(f"no mutant is called {', '.join(sorted(unknown))}")
+    chosen = [mutant for mutant in _MUTANTS if not arguments.mutants or mutant.name in arguments.mutants]
     unseen = 0
-    with tempfile.TemporaryDirectory(prefix="safs-mutants-") as scratch:
-        root = Path(scratch)
-        _copy(root)
-        target = Path(os.environ.get("CARGO_TARGET_DIR", _CRATES.parent / "build/cargo")) / "mutants"
-        environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
-        build = ["cargo", "build", "--locked", "--release", "-p", "safs-sim", "--example", "suites"]
-        subprocess.run(build, cwd=root, env=environment, check=True)
-        program = target / "release/examples/suites"
-        for suite in sorted({mutant.suite for mutant in chosen}):
-            status, said = _run(program, suite, "none", extra)
-            if status != 0:
-                sys.exit(f"mutants: the control fails in {suite}: {said.strip()[:600]}")
-            print(f"control, {suite}: nothing found", flush=True)
-        for mutant in chosen:
-            status, said = _run(program, mutant.suite, mutant.name, extra)
-            first = next(iter(said.strip().splitlines()), "")
-            unseen += status == 0 or not first
-            print(f"{mutant.name}, {mutant.suite}: {first[:160] if status else 'NOT SEEN'}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="safs-mutants-") as folder:
+        scratch = _built(Path(folder))
+        controls = [("control", suite) for suite in sorted({mutant.suite for mutant in chosen})]
+        for name, suite in [*controls, *((mutant.name, mutant.suite) for mutant in chosen)]:
+            said = _run(scratch, suite, name)
+            unseen += (said is None) != (name == "control")
+            print(f"{name}, {suite}: {said[:160] if said else 'nothing found'}", flush=True)
+            if arguments.record:
+                line = {"schema": 1, "commit": _commit(), "suite": suite, "mutant": name, "said": said}
+                with arguments.record.open("a") as record:
+                    record.write(json.dumps(line) + "\n")
+    if unseen:
+        print(f"mutants: {unseen} of these are not as they should be", file=sys.stderr)
     return 1 if unseen else 0
 
 

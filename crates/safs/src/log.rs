@@ -320,7 +320,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.staged.change(ino, |staging| {
                 staging.advance(blocks, tail, steady_ns);
                 if is_closed || many {
-                    staging.bytes.shrink_to(BLOCK);
+                    // Elsewhere: shrunk in its place, each buffer would leave a hole that is too small for the next.
+                    staging.bytes = staging.bytes.to_vec();
                 }
             });
         }

@@ -353,6 +353,41 @@ fn r26_a_newest_root_record_that_is_lost_is_said_and_nothing_is_written() {
     }
 }
 
+/// Several newest root records lost in both copies: one repair is enough, and what lies behind its own record makes no mount
+/// doubt it. With conventional zones there are two places for images: if both were used since, nothing is left to go on from.
+#[test]
+fn r26_several_lost_root_records_take_one_repair() {
+    for (lost, changes) in (2..12).flat_map(|lost| [(lost, false), (lost, true)]) {
+        for device in crashed() {
+            let mut fs = mounted(device);
+            for number in 0..14 {
+                if changes {
+                    append(&mut fs, &format!("file{number}"), &[number; 5000]);
+                }
+                fs.root_commit(false).unwrap();
+            }
+            let device = fs.device().clone();
+            let mut disk = Disk::new(device.clone()).unwrap();
+            let superblock = recovery::superblock(&mut disk).unwrap();
+            let layout = Layout::of(&superblock, disk.geometry().capacity_blocks).unwrap();
+            let newest = newest_root(&device).root_seq;
+            let records = (0..lost).map(|back| layout.root(newest - back).0);
+            let wrong = records.flat_map(|at| [at, at + mirror(&device)]);
+            let damaged = Damaged::new(&device, wrong);
+            if changes && layout.in_order.is_none() {
+                let refused = FileSystem::mount(damaged, options(Placement::Log), 5);
+                let why = refused.map(drop).unwrap_err().to_string();
+                assert!(why.contains("image of root record"), "{why}");
+                continue;
+            }
+            assert_whole(&mut assert_doubted(damaged.clone()));
+            let mut fs = mounted(repaired(damaged));
+            assert_eq!(fs.refusal(), None, "{lost} records lost");
+            assert_whole(&mut fs);
+        }
+    }
+}
+
 /// The disk lost two writes: the newest root record's slots hold what was in them before. The log behind it says so.
 #[test]
 fn r26_a_segment_that_names_a_newer_root_record_is_believed() {

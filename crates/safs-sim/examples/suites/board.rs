@@ -55,6 +55,7 @@ pub struct Board {
     failures: usize,
     failures_max: usize,
     is_steady: bool,
+    commit: Option<String>,
     started: Instant,
 }
 
@@ -102,6 +103,7 @@ impl Board {
             failures: 0,
             failures_max: arguments.failures,
             is_steady: arguments.steady,
+            commit: crate::source::commit(),
             started: Instant::now(),
         })
     }
@@ -397,6 +399,7 @@ impl Board {
         }
         let mut line = json!({
             "schema": 1,
+            "commit": self.commit,
             "suite": format!("{:?}", self.suite).to_lowercase(),
             "config": name,
             "seed": arguments.seed,

@@ -12,6 +12,7 @@
 mod board;
 mod room;
 mod run;
+mod source;
 mod work;
 
 use clap::{Parser, ValueEnum};

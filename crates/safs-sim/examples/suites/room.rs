@@ -2,9 +2,10 @@
 //! The matrix of usable space: sizes of files, sizes of zones, both placements.
 
 use crate::suites::room::{run, Case, Found};
-use crate::Arguments;
+use crate::{source, Arguments};
 use indicatif::{ProgressBar, ProgressStyle};
 use safs::Placement;
+use serde_json::{json, Value};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -54,8 +55,8 @@ pub fn act(arguments: &Arguments) -> Result<bool, String> {
     let bar = ProgressBar::new(cases.len() as u64 * u64::from(rounds));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rounds {elapsed} {msg}");
     bar.set_style(style.map_err(|why| why.to_string())?);
-    println!("| file | zone | placement | zones | used, least | cleaned | at once | moved/written | longest call | allowed |");
-    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|");
+    println!("| file | zone | placement | zones | used, least | cleaned | at once | may be | moved/written | longest call | allowed |");
+    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
     let mut is_good = true;
     for (name, case) in cases {
         if is_over.load(Relaxed) {
@@ -78,7 +79,7 @@ pub fn act(arguments: &Arguments) -> Result<bool, String> {
 
 fn row(found: &Found) -> String {
     format!(
-        "| {} KiB | {} MiB | {} | {} | {} % | {} | {} | {:.2} | {} ms | {} ms |",
+        "| {} KiB | {} MiB | {} | {} | {} % | {} | {} | {} | {:.2} | {} ms | {} ms |",
         found.file_bytes >> 10,
         found.zone_mib,
         found.placement,
@@ -86,14 +87,20 @@ fn row(found: &Found) -> String {
         found.used_percent.iter().min().unwrap_or(&0),
         found.cleaned,
         found.cleaned_at_once,
+        found.cleaned_at_once_max,
         found.moved_bytes as f64 / found.accepted_bytes as f64,
         found.wait_ns / 1_000_000,
         found.wait_max_ns / 1_000_000,
     )
 }
 
+/// Adds a line: which sources, and what was found.
 fn record(path: &std::path::Path, found: &Found) -> Result<(), String> {
-    let line = serde_json::to_string(found).map_err(|why| why.to_string())?;
+    let mut line = json!({"schema": 1, "commit": source::commit()});
+    let found = serde_json::to_value(found).map_err(|why| why.to_string())?;
+    if let (Some(line), Value::Object(found)) = (line.as_object_mut(), found) {
+        line.extend(found);
+    }
     let file = OpenOptions::new().create(true).append(true).open(path);
     let written = file.and_then(|mut file| writeln!(file, "{line}"));
     written.map_err(|why| why.to_string())

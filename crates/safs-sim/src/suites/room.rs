@@ -95,9 +95,10 @@ pub struct Found {
     pub zones: u32,
     /// Percent of the usable space in use when it was full, in each round.
     pub used_percent: Vec<u64>,
-    /// Zones that were cleaned, in all and in one call at most.
+    /// Zones that were cleaned, in all and in one call at most, and how many a call may clean.
     pub cleaned: u64,
     pub cleaned_at_once: u64,
+    pub cleaned_at_once_max: u64,
     /// The longest call of a writer, and what it may take, in ns of the drive.
     pub wait_ns: u64,
     pub wait_max_ns: u64,
@@ -236,6 +237,7 @@ pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
         used_percent,
         cleaned: counters.compacted,
         cleaned_at_once: writer.cleaned_at_once,
+        cleaned_at_once_max: zones_at_once,
         wait_ns: writer.wait_ns,
         wait_max_ns: zones_at_once * zone_ns + turn_ns,
         moved_bytes: counters.moved_bytes,
@@ -253,6 +255,12 @@ impl Found {
         );
         if least < USED_PERCENT {
             return Some(format!("{case}: full at {least} %"));
+        }
+        if self.cleaned_at_once > self.cleaned_at_once_max {
+            return Some(format!(
+                "{case}: a call cleaned {} zones, {} are allowed",
+                self.cleaned_at_once, self.cleaned_at_once_max
+            ));
         }
         (self.wait_ns > self.wait_max_ns).then(|| {
             format!(
