@@ -199,7 +199,7 @@ impl Choice<'_> {
             && self
                 .model()
                 .file(file)
-                .is_some_and(|file| file.written > 480 * 4096)
+                .is_some_and(|file| file.written > 640 * 4096)
         {
             return Step::Truncate(file, 0);
         }
