@@ -11,33 +11,27 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
+from shingle.checks import suite
 from shingle.paths import run_directory
 
 LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
-STOCK_KERNEL = os.environ.get("SHINGLE_STOCK_KERNEL") == "1"
-CLIENTS = os.environ.get("SHINGLE_CLIENTS") == "1"
-BROWSER = os.environ.get("SHINGLE_BROWSER") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests only run when they are asked for."""
-    skip = pytest.mark.skip(reason="long: only with `./shingle test --sanitize`")
+    """What takes long, or needs what a host may lack, only runs when it is asked for."""
     if "every_drive" not in config.option.markexpr:
         asked_for = [item for item in items if "every_drive" not in item.keywords]
         config.hook.pytest_deselected(items=[item for item in items if "every_drive" in item.keywords])
         items[:] = asked_for
-    stock = pytest.mark.skip(reason="downloads a kernel: only with `./shingle test --stock-kernel`")
     for item in items:
         # The mark, not the folder of that name: what needs no kernel there runs always.
-        if item.get_closest_marker("stock_kernel") and not STOCK_KERNEL:
-            item.add_marker(stock)
-        if "browser" in item.keywords and not BROWSER:
-            item.add_marker(pytest.mark.skip(reason="needs a browser: only with `./shingle test --browser`"))
-        if "clients" in item.keywords:
-            if not CLIENTS:
-                item.add_marker(pytest.mark.skip(reason="only with `./shingle test --clients`"))
-        elif "long" in item.keywords and not LONG:
-            item.add_marker(skip)
+        parts = [part for part in suite.PARTS if item.get_closest_marker(part)]
+        for part in parts:
+            if os.environ.get(f"SHINGLE_{part.upper()}") != "1":
+                option = part.replace("_", "-")
+                item.add_marker(pytest.mark.skip(reason=f"only with `./shingle test --{option}`"))
+        if "long" in item.keywords and not parts and not LONG:
+            item.add_marker(pytest.mark.skip(reason="long: only with `./shingle test --sanitize`"))
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ ANYWHERE = ("ext4", "xfs", "btrfs", "f2fs", "nilfs2")
 IN_ORDER = ("f2fs", "btrfs")
 ONE = ("AppendHalf", "ReadHalf", "RemoveHalf")
 TWO = ("AppendMost", "ReplaceMost", "RemoveMost")
+# What a phase does, in the figure: half of the files or most of them is the application's.
+WORK = {name: name.removesuffix("Half").removesuffix("Most").lower() for name in (*ONE, *TWO)}
 RAW, RAW_WRITE, RAW_READ = "raw", "RawWrite", "RawRead"
 EAGER = "nilfs2-eager"
 CLEANER = "/run/nilfs_cleanerd.conf"
@@ -220,7 +222,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
         return bars.of_parts(
             f"{file_system}, {name}",
             records,
-            lambda own: [(phase, seconds_of(own, file_system, name, (phase,))) for phase in phases],
+            lambda own: [(WORK[phase], seconds_of(own, file_system, name, (phase,))) for phase in phases],
             papers.get(application(file_system, name, phases)),
         )
 

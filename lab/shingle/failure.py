@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable, Sequence
+
+# So many names are read in a sentence.
+_IN_A_LINE = 12
 
 
 class Failure(Exception):
@@ -22,4 +26,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> Failure:
     by_folded = {candidate.lower(): candidate for candidate in names}
     near = difflib.get_close_matches(name.lower(), by_folded, n=1, cutoff=0.5)
     hint = f" Did you mean {by_folded[near[0]]}?" if near else ""
+    if len(names) > _IN_A_LINE:
+        shown = textwrap.wrap(", ".join(names), 76, break_on_hyphens=False)
+        return Failure(f"there is no {kind} called {name!r}.{hint} Those above are known.", detail=shown, status=2)
     return Failure(f"there is no {kind} called {name!r}.{hint} Known: {', '.join(names)}.", status=2)

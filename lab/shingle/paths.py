@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from shingle.failure import Failure
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 # Programs that the lab runs inside the machine, each on its own: they import nothing of the lab.
@@ -27,10 +29,55 @@ def cache() -> Path:
     return Path(base) / "shingle"
 
 
+MEMORY = Path("/dev/shm")
+_RUN = "shingle-run-"
+# A run's drive, console and results; containers often have 64 MiB.
+_RUN_NEEDS_BYTES = 1 << 30
+
+
+def room(folder: Path) -> int:
+    """Bytes that may be written there; 0 if nothing may."""
+    if not os.access(folder, os.W_OK):
+        return 0
+    free = os.statvfs(folder)
+    return free.f_bavail * free.f_frsize
+
+
 def run_directory() -> Path:
     """Where a run's files live while it lasts: in memory if the machine has a tmpfs for that."""
-    shm = Path("/dev/shm")
-    return shm if os.access(shm, os.W_OK) else Path(tempfile.gettempdir())
+    return MEMORY if room(MEMORY) >= _RUN_NEEDS_BYTES else Path(tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def run_folder() -> Iterator[Path]:
+    """A folder that is gone when the block is left; what killed runs have left beside it goes now.
+
+    Its owner holds a lock on it, which the kernel takes away with the process. Folders are made and swept one at a
+    time, since one that is made a moment ago has no lock yet.
+    """
+    within = run_directory()
+    with locked("runs"):
+        _sweep(within)
+        made = tempfile.TemporaryDirectory(prefix=_RUN, dir=within)
+        held = os.open(made.name, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with made as name:
+            yield Path(name)
+    finally:
+        os.close(held)
+
+
+def _sweep(within: Path) -> None:
+    """Removes the folders of runs whose process is gone."""
+    for left in within.glob(f"{_RUN}*"):
+        with contextlib.suppress(OSError):
+            folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(folder)
 
 
 @contextlib.contextmanager
@@ -53,6 +100,20 @@ def prune(folder: Path, *, keep: int) -> None:
     entries = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
     for entry in entries[:-keep]:
         shutil.rmtree(entry, ignore_errors=True)
+
+
+def put_whole(path: Path, data: bytes) -> None:
+    """Writes a file that appears whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}; it was not written.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def files_below(directory: Path) -> list[Path]:

@@ -24,6 +24,15 @@ from shingle.failure import Failure
 
 T = TypeVar("T")
 
+
+class Ended(Failure):
+    """A program ended by itself with a status that says that it failed; `text` is what it said."""
+
+    def __init__(self, sentence: str, *, detail: Sequence[str], text: str) -> None:
+        super().__init__(sentence, detail=detail)
+        self.text = text
+
+
 _live: set[subprocess.Popen[bytes]] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
@@ -143,7 +152,10 @@ def run(
         if stopping():
             raise Failure("stopped before it was done.", status=130)
         shown = [f"$ {command}", *text.splitlines()[-25:]]
-        raise Failure(f"{what} failed with status {process.returncode}.", detail=shown)
+        sentence = f"{what} failed with status {process.returncode}."
+        if process.returncode < 0:
+            raise Failure(sentence, detail=shown)
+        raise Ended(sentence, detail=shown, text=text)
     return text
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What cannot be is refused in one sentence, with status 2, before anything is built or booted."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from shingle.build import build
+from shingle.catalogue import personality
 from shingle.cli import main
 from shingle.failure import Failure
 from shingle.paths import ROOT
@@ -59,20 +61,67 @@ def test_an_impossible_command_is_refused(arguments: tuple[str, ...], said: str)
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("mine.fio", FIO.replace("psync", "nosuch"), "fio knows no ioengine 'nosuch'"),
-        ("mine.fio", FIO.replace("size=5m", "foo=3"), "Bad option"),
-        ("mine.fio", FIO.replace("directory=/mnt\n", ""), "below /mnt"),
-        ("mine.toml", PERSONALITY.replace("entries = 64_000", "entries = -1"), "entries = -1"),
-        ("mine.toml", PERSONALITY.replace("entries = 64_000", "entries = 0"), "entries = 0"),
-        ("mine.toml", PERSONALITY.replace("count = 50", "count = 100_000"), "expected 1 to 1,000 threads"),
-        ("mine.toml", PERSONALITY.replace('fileset = "bigfileset"', 'fileset = "other"'), "fileset in"),
+        ("mine.fio", FIO.replace("psync", "nosuch"), "mine.fio, line 2: fio knows no ioengine 'nosuch'"),
+        ("mine.fio", FIO.replace("size=5m", "foo=3"), "mine.fio, line 3: fio does not take it: Bad option"),
+        ("mine.fio", FIO.replace("directory=/mnt\n", ""), "mine.fio, line 4: the job [a] has no directory"),
+        ("mine.fio", FIO.replace("=/mnt", "=/home"), "mine.fio, line 4: directory=/home is not below /mnt"),
+        ("mine.toml", PERSONALITY.replace("entries = 64_000", "entries = -1"), "line 11: entries = -1"),
+        ("mine.toml", PERSONALITY.replace("entries = 64_000", "entries = 0"), "line 11: entries = 0"),
+        (
+            "mine.toml",
+            PERSONALITY.replace("count = 50", "count = 100_000"),
+            "line 18: count = 100000: expected at most 1,000",
+        ),
+        (
+            "mine.toml",
+            PERSONALITY.replace('fileset = "bigfileset"', 'fileset = "other"'),
+            "line 20: there is no fileset called 'other'",
+        ),
+        ("mine.toml", "durations = 1\n" + PERSONALITY, "line 1: there is no key called 'durations'"),
+        ("mine.toml", PERSONALITY.replace("mean_bytes", "mean"), "there is no key called 'mean'"),
+        ("mine.toml", PERSONALITY.replace("{ do", "{ to = 1, do", 1), "there is no key called 'to'"),
+        ("mine.toml", PERSONALITY.replace('do = "c', 'do = "k', 1), "no flow operation called 'kreatefile'"),
+        ("mine.toml", PERSONALITY.replace("3600", '"an hour"'), "duration_s = an hour: expected type number"),
+        ("mine.toml", None, "No such file or directory; expected"),
+        ("mine.sh", None, "No such file or directory; expected"),
+        ("mine.sh", "if true\n", "mine.sh: 2: Syntax error"),
     ],
-    ids=lambda each: each if len(each) < 40 else None,
+    ids=lambda each: each if each is not None and len(each) < 40 else None,
 )
-def test_a_workload_of_one_s_own_is_checked_first(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_workload_of_one_s_own_is_checked_first(tmp_path: Path, name: str, text: str | None, said: str) -> None:
     file = tmp_path / name
-    file.write_text(text)
+    if text is not None:
+        file.write_text(text)
     assert said in refused("compare", "--drive", "st8000as0002", "--fs", "ext4", "--workload", str(file))
+
+
+FLOWS = """\
+duration_s = 1 # count = 3
+[[threads]]
+flow = [{ do = "fsync", fd = 1 },
+  { do = "statfile", fileset = "count = 9" },
+  { do = "fsync", fd = 2 } ]
+count = 1
+[[threads]] # count = 4
+count = 2
+flow = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("threads", 0, "count"), 6),
+        (("threads", 1, "count"), 8),
+        (("threads", 0, "flow", 0, "fd"), 3),
+        (("threads", 0, "flow", 2, "fd"), 5),
+        (("threads", 1, "flow"), 9),
+        (("threads", 0, "flow", 1), 3),
+    ],
+    ids=str,
+)
+def test_the_line_is_that_of_the_place_and_not_of_the_word(place: tuple[str | int, ...], line: int) -> None:
+    assert personality._line(FLOWS, tomllib.loads(FLOWS), place) == line
 
 
 def test_another_release_of_the_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

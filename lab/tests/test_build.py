@@ -8,7 +8,9 @@ import pytest
 
 from shingle import paths
 from shingle.build import build
+from shingle.build.kernel_tree import Recipe
 from shingle.failure import Failure
+from shingle.machine.progress import SILENT
 from shingle.paths import ContentKey
 
 
@@ -91,3 +93,85 @@ def test_what_is_stored_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
     with build.stored_at(target) as part:
         (part / "whole").write_text("")
     assert (target / "whole").exists()
+
+
+SAID = """\
+  CC      fs/jbd2/lazy.o
+  CC      fs/jbd2/checkpoint.o
+../linux/fs/jbd2/lazy.c: In function 'lazy_begin':
+../linux/fs/jbd2/lazy.c:120:9: error: 'nosuch' undeclared (first use in this function)
+  120 |         nosuch = 1;
+      |         ^~~~~~
+make[4]: *** [../linux/scripts/Makefile.build:229: fs/jbd2/lazy.o] Error 1
+make: *** [Makefile:224: __sub-make] Error 2
+"""
+
+
+def _built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Failure:
+    """What a kernel's build says whose make is this script; its objects lie in `objects`."""
+    out = tmp_path / "objects"
+    out.mkdir()
+    (out / ".unfinished").touch()
+    make = build._Make(("sh", "-c", script, "make"), dict(os.environ), out, tmp_path / "log", "6.12.117")
+    make.log.touch()
+    monkeypatch.setattr(build, "_configured", lambda *_: make)
+    with pytest.raises(Failure) as told:
+        build._build_kernel("main", "main", Recipe({}, ()), (), tmp_path / "stored", SILENT)
+    assert not (tmp_path / "stored").exists()
+    return told.value
+
+
+def test_after_a_compiler_s_error_objects_stay_and_its_first_line_is_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said").write_text(SAID)
+    failure = _built(tmp_path, monkeypatch, f"cat {tmp_path}/said; exit 2")
+    assert str(failure) == "kernel/fs/jbd2/lazy.c:120:9: error: 'nosuch' undeclared (first use in this function)"
+    assert failure.detail[0].strip() == "120 |         nosuch = 1;"
+    assert not (tmp_path / "objects/.unfinished").exists()
+
+
+def test_after_a_make_that_was_killed_no_object_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = _built(tmp_path, monkeypatch, "kill -9 $$")
+    assert "building the kernel (main) failed" in str(failure)
+    assert (tmp_path / "objects/.unfinished").exists()
+
+
+def test_after_a_header_has_vanished_no_object_of_any_flavour_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    for name in ("main", "sanitize"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requested.config").touch()
+    (tmp_path / "linux").mkdir()
+    build._forget_objects()
+    assert sorted(path.parent.name for path in tmp_path.glob("*/.unfinished")) == ["main", "sanitize"]
+
+
+@pytest.mark.parametrize(
+    ("place", "mib", "said"),
+    [("a clone", 1 << 20, "no folder with spaces"), ("clone", 40, "has room for 40 MiB"), ("clone", 400, "400 MiB")],
+)
+def test_where_nothing_can_be_built_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, mib: int, said: str
+) -> None:
+    monkeypatch.setattr(build, "ROOT", tmp_path / place)
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(build, "room", lambda _: mib << 20)
+    monkeypatch.setattr(build, "crates_key", lambda: "key")
+    with pytest.raises(Failure, match=said) as told:
+        build.build_crates()
+    assert told.value.status == 2
+    assert [path for path in paths.cache().rglob("*") if path.is_file()] == []
+
+
+def test_another_release_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(**_: object) -> None:
+        raise AssertionError("something was built")
+
+    monkeypatch.setattr(build, "build_crates", built)
+    monkeypatch.setattr(build, "pinned_version", lambda: "6.13.117")
+    with pytest.raises(Failure, match=r"Linux 6\.12; kernel/UPSTREAM names 6\.13\.117") as told:
+        build.everything()
+    assert told.value.status == 2

@@ -76,7 +76,7 @@ def test_a_figure_of_many_panels_is_the_same_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("low", "high"), [(90.0, 110.0), (100.0, 100.0), (100.0, None), (None, 100.0), (None, None)])
 def test_what_the_paper_says_is_written_beside_the_bar(low: float | None, high: float | None) -> None:
     said = bars._paper(bars.Bar("x", (1.0,), low, high))
-    expected = {(90.0, 110.0): "90 to 110", (100.0, 100.0): "(paper: 100)", (100.0, None): "at least 100",
+    expected = {(90.0, 110.0): "90 to 110", (100.0, 100.0): "paper: 100", (100.0, None): "at least 100",
                 (None, 100.0): "at most 100", (None, None): ""}  # fmt: skip
     assert expected[low, high] in said
     assert bool(said) == (low is not None or high is not None)

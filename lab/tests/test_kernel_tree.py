@@ -74,6 +74,29 @@ def test_recipes_replace_each_other_and_leave_nothing_behind(tree: Path, tmp_pat
     assert (tree / "fs/Makefile").read_text() == original
 
 
+def test_a_header_that_vanishes_is_told_before_it_goes(tree: Path, tmp_path: Path) -> None:
+    header = tmp_path / "ours.h"
+    header.write_text("int ours;\n")
+    told: list[bool] = []
+
+    def change(overlay: dict[str, Path]) -> None:
+        place = tree / "fs/ours.h"
+        kernel_tree.apply(
+            tree,
+            Recipe(overlay, ()),
+            found="6.12.117",
+            pinned="6.12.117",
+            vanishing=lambda: told.append(place.exists()),
+        )
+
+    change({"fs/ours.h": header})
+    header.write_text("int other;\n")
+    change({"fs/ours.h": header})
+    assert told == []
+    change({})
+    assert told == [True] and not (tree / "fs/ours.h").exists()
+
+
 def test_a_file_that_comes_out_the_same_is_not_touched(tree: Path, tmp_path: Path) -> None:
     apply(tree, recipe(tmp_path, PATCH))
     before = (tree / "fs/Makefile").stat().st_mtime_ns

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The report as text; tests/browser has what a reader does with it."""
 
+import base64
+import csv
 import html
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -71,8 +74,9 @@ def page(text: str) -> Reader:
 
 def test_it_asks_no_server_for_anything(text: str, page: Reader) -> None:
     for tag, attributes in page.tags:
+        carried = "data:text/csv;base64," if tag == "a" and "download" in attributes else "#"
         for name in ("src", "href", "xlink:href", "srcset", "data", "action", "poster"):
-            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+            assert (attributes.get(name) or carried).startswith(carried), (tag, attributes)
         assert tag not in ("link", "iframe", "object", "embed", "base", "image", "img")
     assert "@import" not in text
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
@@ -89,7 +93,7 @@ def test_names_are_unique_and_references_lead_somewhere(text: str, page: Reader)
     assert len(set(names)) == len(names)
     for _, each in page.tags:
         referred = (each.get("aria-labelledby") or "").split() + (each.get("aria-describedby") or "").split()
-        referred += [value[1:] for key in ("href", "xlink:href") if (value := each.get(key))]
+        referred += [value[1:] for key in ("href", "xlink:href") if (value := each.get(key)) and value[0] == "#"]
         assert set(referred) <= set(names), each
     assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(names)
 
@@ -109,6 +113,51 @@ def test_it_has_landmarks_a_language_and_named_tables_and_figures(page: Reader) 
     drawings = [each for tag, each in page.tags if tag == "svg"]
     assert len(drawings) == len(FILES)
     assert all(each["role"] == "img" and each["aria-labelledby"] for each in drawings)
+
+
+def test_every_table_comes_as_a_file_with_its_rows(page: Reader) -> None:
+    files = [each for tag, each in page.tags if tag == "a" and "download" in each]
+    assert len(files) == [tag for tag, _ in page.tags].count("table") == len({each["download"] for each in files})
+    rows = []
+    for each in files:
+        text = base64.b64decode((each["href"] or "").partition(",")[2]).decode()
+        rows += list(csv.reader(io.StringIO(text)))
+    assert len(rows) == len(page.rows)
+    # The first column is no number: it is the same text, but for the heads, which are buttons.
+    assert all(shown[0].strip() in ("", row[0]) for row, shown in zip(rows, page.rows, strict=True))
+
+
+def test_a_file_has_numbers_as_they_were_measured(text: str) -> None:
+    carried = re.findall(r'download="e16[^"]*-records.csv" href="data:text/csv;base64,([^"]*)"', text)
+    (rows,) = [list(csv.DictReader(io.StringIO(base64.b64decode(each).decode()))) for each in carried]
+    measured = {json.loads(line)["virtual_s"] for line in FILES[0].read_text().splitlines()}
+    assert {float(row["virtual s"]) for row in rows} <= measured
+
+
+def test_it_says_what_this_is_with_the_commit_and_marks_what_held(text: str, undrawn: str) -> None:
+    assert text.index("What this is") < text.index("Summary</h2>")
+    assert re.search(r"<p>commit [0-9a-f]+ of \d{4}-\d\d-\d\d</p>", text)
+    listed = undrawn[undrawn.index('id="e42-full-cache"') :]
+    listed = listed[listed.index("What a run must show") :]
+    assert '<span class="good"><span aria-hidden="true">✓</span> held</span>' in listed[: listed.index("</ul>")]
+
+
+def test_an_expectation_that_does_not_hold_is_marked(tmp_path: Path) -> None:
+    records = [json.loads(line) for line in (ROOT / "results/e42.jsonl").read_text().splitlines()]
+    for each in records:
+        if each["file_system"].startswith("f2fs"):
+            each["virtual_s"] = 1e6
+    file = tmp_path / "slow.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in records))
+    assert "✗</span> not held" in report.html([file])
+
+
+def test_a_mean_has_as_many_digits_as_its_spread_allows() -> None:
+    shown = claims_page.with_spread
+    assert shown(3.1416, 0.048) == "3.14 ± 0.05"
+    assert shown(65.66, 4.42) == "65.7 ± 4.4"
+    assert shown(12345.6, 321.9) == "12,346 ± 322"
+    assert shown(0.1234, 0.0) == "0.123"
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +205,7 @@ def test_seeds_are_shown_as_mean_and_deviation(tmp_path: Path) -> None:
     file = tmp_path / "two.jsonl"
     file.write_text("".join(f"{line}\n" for line in (*lines, *map(json.dumps, second))))
     (row,) = [row for row in Reader(report.html([file])).rows if row[0].endswith("directory, ext4-10g")][:1]
-    assert row[3] == "65.7 ± 4.42 s"
+    assert row[3] == "65.7 ± 4.4 s"
     assert row[4] == "2"
 
 

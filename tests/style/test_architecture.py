@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Walls and sizes: no circles, imports from the top down, functions and files that can be read."""
 
+from pathlib import Path
+
 import grimp
 import pytest
 
-from shingle.checks import architecture, sizes
+from shingle.checks import architecture, rust_modules, sizes
 from shingle.checks.sizes import Listed, Long
 from shingle.paths import IN_MACHINE, ROOT
 from style.files import texts
@@ -25,12 +27,56 @@ def test_there_is_no_circle_between_modules_packages_and_crates(graph: grimp.Imp
     assert architecture.circle(architecture.modules(graph)) == []
     assert architecture.circle(architecture.packages(graph)) == []
     crates = architecture.crates()
-    assert crates["smr-drive"] == {"zoned"}
+    assert crates["smr-drive"] == {"zoned"} == crates["safs"]
     assert architecture.circle(crates) == []
 
 
 def test_a_circle_is_seen() -> None:
     assert sorted(set(architecture.circle({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}))) == ["a", "b", "c"]
+
+
+def test_there_is_no_circle_between_the_modules_of_a_crate() -> None:
+    roots = [path for path in sorted(ROOT.glob("crates/*/src/*.rs")) if path.name in ("lib.rs", "main.rs")]
+    assert len(roots) > 15
+    modules = {str(path.relative_to(ROOT)): rust_modules.graph(path) for path in roots}
+    drive = modules["crates/smr-drive/src/lib.rs"]
+    assert len(drive) > 50
+    assert "crate::translation::layer" in drive["crate::translation::zones::host_aware"]
+    assert {name: found for name, graph in modules.items() if (found := architecture.circle(graph))} == {}
+
+
+MADE = {
+    "lib.rs": "mod a;\npub mod b;\nmod c;\npub use a::{One, deep::Two as Other};\n",
+    "a/mod.rs": "pub mod deep;\npub struct One;\n#[cfg(test)]\nmod tests {\n    use crate::c::Three;\n}\n",
+    "a/deep.rs": '// crate::c::Three\npub struct Two;\nfn text() -> &\'static str { "crate::c" }\n',
+    "b.rs": "use crate::{One, Other};\npub fn b(_: One, _: Other) {}\n",
+    "c.rs": "use super::b;\npub struct Three;\nfn c() { b::b(todo!(), todo!()) }\n",
+}
+
+
+def _graph_of(folder: Path, files: dict[str, str]) -> dict[str, set[str]]:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return rust_modules.graph(folder / "lib.rs")
+
+
+def test_modules_of_a_crate_need_what_their_paths_lead_to(tmp_path: Path) -> None:
+    graph = _graph_of(tmp_path, MADE)
+    assert graph == {
+        "crate": set(),
+        "crate::a": set(),
+        "crate::a::deep": set(),
+        "crate::b": {"crate::a", "crate::a::deep"},
+        "crate::c": {"crate::b"},
+    }
+    assert architecture.circle(graph) == []
+
+
+def test_a_circle_in_a_crate_is_seen_also_through_a_re_export(tmp_path: Path) -> None:
+    back = "pub struct Two;\npub fn two() { let _ = super::super::c::Three; }\n"
+    graph = _graph_of(tmp_path, MADE | {"a/deep.rs": back})
+    assert sorted(set(architecture.circle(graph))) == ["crate::a::deep", "crate::b", "crate::c"]
 
 
 def test_imports_go_from_the_top_down(graph: grimp.ImportGraph) -> None:

@@ -64,8 +64,13 @@ def test_an_old_rust_is_replaced_by_the_distribution_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("compare", "--help"), ("--version",), ("drives",), ("file-systems",), ("workloads",)]
-)
+    "arguments",
+    [
+        ("--help",), ("compare", "--help"), ("matrix", "--help"), ("--version",), ("drives",), ("file-systems",),
+        ("workloads",), ("completion", "bash"), ("show", "results/e01.jsonl"), ("claims", "T13"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_what_only_reads_the_clone_asks_for_no_package(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     program(tmp_path, "cargo", 'echo "cargo 1.60.0 (0000000 2022-01-01)"')
     without(tmp_path, "fio", "bison", "cargo-web", "qemu-system-x86")
@@ -75,6 +80,26 @@ def test_what_only_reads_the_clone_asks_for_no_package(tmp_path: Path, arguments
     assert entered.stderr == ""
     assert entered.returncode == 0
     assert entered.stdout != ""
+
+
+def test_a_drive_alone_asks_for_no_kernel(tmp_path: Path) -> None:
+    without(tmp_path, "fio", "bison", "linux-source-6.12", "qemu-system-x86")
+    program(tmp_path, "id", "echo 1000")
+    entered = enter(tmp_path, "drives", "load", "nosuch", "--op", "read")
+    assert "there is no drive called 'nosuch'" in entered.stderr
+
+
+@pytest.mark.parametrize("mib", [40, 400])
+def test_a_cache_that_is_too_small_is_said_and_stays_empty(tmp_path: Path, mib: int) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    script = f'mount -t tmpfs -o size={mib}m none "$1" && "$2" drives; echo "status $?"; find "$1" -type f -size +0'
+    entered = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh", cache, ROOT / "shingle"],
+        env=os.environ | {"SHINGLE_CACHE": str(cache)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert f"has room for {mib} MiB; the Python packages take" in entered.stderr
+    assert entered.stdout == "status 2\n"
 
 
 def test_without_a_home_it_says_what_to_set(tmp_path: Path) -> None:
@@ -126,3 +151,4 @@ def test_snakemake_is_installed_for_the_matrix_only(tmp_path: Path, monkeypatch:
     entered = enter(tmp_path, "matrix", "field", cache=cache)
     assert entered.returncode == 2
     assert entered.stderr.splitlines()[-1].startswith("shingle: pip could not install lab/requirements-workflow.txt")
+    assert [path.name for path in cache.glob("venv-*")] == [ours.name]

@@ -176,38 +176,7 @@ impl Healthy<'_> {
             }
         };
         let block = dice.one(&blocks);
-        let way = match target {
-            Target::Marker => dice.one(&[Way::Flipped, Way::Zeroed, Way::Forged, Way::Forged]),
-            Target::Superblock => dice.one(&[
-                Way::Flipped,
-                Way::Zeroed,
-                Way::Torn,
-                Way::Stale,
-                Way::Forged,
-                Way::Forged,
-            ]),
-            Target::Copy => dice.one(&[
-                Way::Flipped,
-                Way::Zeroed,
-                Way::Torn,
-                Way::Exchanged,
-                Way::Stale,
-                Way::Run,
-            ]),
-            Target::Behind => dice.one(&[Way::Stale, Way::Forged]),
-            // Forged ones get past the checksum, to where most can go wrong.
-            _ => dice.one(&[
-                Way::Flipped,
-                Way::Zeroed,
-                Way::Torn,
-                Way::Exchanged,
-                Way::Stale,
-                Way::Run,
-                Way::Forged,
-                Way::Forged,
-                Way::Forged,
-            ]),
-        };
+        let way = dice.one(ways(target));
         let before = self.log.read(contents, pool, block);
         let mut data = before.clone();
         let (mut detail, mut wide) = (format!("log block {block}"), false);
@@ -225,16 +194,7 @@ impl Healthy<'_> {
                 self.log.seal(&mut data);
             }
             Way::Zeroed => data.fill(0),
-            Way::Torn => {
-                let sectors = data.len() / 512;
-                let keep = 1 + dice.below(sectors - 1);
-                data[keep * 512..].fill(0);
-                if dice.below(2) == 0 {
-                    data[keep * 512..]
-                        .copy_from_slice(&self.log.read(self.earlier, pool, block)[keep * 512..]);
-                }
-                detail += &format!(", from byte {} on", keep * 512);
-            }
+            Way::Torn => detail += &self.tear(block, &mut data, pool, dice),
             Way::Exchanged => {
                 let same = dice.below(3) > 0;
                 let other = if same {
@@ -272,6 +232,18 @@ impl Healthy<'_> {
             detail,
             wide,
         }
+    }
+
+    /// Only the first sectors of a write arrive; behind them are zeroes, or what was there before.
+    fn tear(&self, block: u32, data: &mut [u8], pool: &mut Pool, dice: &mut Dice) -> String {
+        let sectors = data.len() / 512;
+        let keep = 1 + dice.below(sectors - 1);
+        data[keep * 512..].fill(0);
+        if dice.below(2) == 0 {
+            data[keep * 512..]
+                .copy_from_slice(&self.log.read(self.earlier, pool, block)[keep * 512..]);
+        }
+        format!(", from byte {} on", keep * 512)
     }
 
     /// Where in a block damage matters.
@@ -363,6 +335,42 @@ impl Healthy<'_> {
         }
         self.log.seal(data);
         detail
+    }
+}
+
+/// The ways in which something is damaged; what is named more often happens more often.
+fn ways(target: Target) -> &'static [Way] {
+    match target {
+        Target::Marker => &[Way::Flipped, Way::Zeroed, Way::Forged, Way::Forged],
+        Target::Superblock => &[
+            Way::Flipped,
+            Way::Zeroed,
+            Way::Torn,
+            Way::Stale,
+            Way::Forged,
+            Way::Forged,
+        ],
+        Target::Copy => &[
+            Way::Flipped,
+            Way::Zeroed,
+            Way::Torn,
+            Way::Exchanged,
+            Way::Stale,
+            Way::Run,
+        ],
+        Target::Behind => &[Way::Stale, Way::Forged],
+        // Forged ones get past the checksum, to where most can go wrong.
+        _ => &[
+            Way::Flipped,
+            Way::Zeroed,
+            Way::Torn,
+            Way::Exchanged,
+            Way::Stale,
+            Way::Run,
+            Way::Forged,
+            Way::Forged,
+            Way::Forged,
+        ],
     }
 }
 

@@ -40,28 +40,7 @@ enum Command {
         output: PathBuf,
     },
     /// What one cut of a record leaves, as a disk with one state or a raw image.
-    Cut {
-        /// The disk before the record, a file of states with one.
-        disk: PathBuf,
-        /// The record.
-        record: PathBuf,
-        /// The cut, as in 120s77; `random:SEED` draws one after the event number `--after`.
-        cut: String,
-        /// Event after which a random cut may be.
-        #[arg(long, default_value_t = 0)]
-        after: usize,
-        /// Nothing is durable before all of it is.
-        #[arg(long)]
-        flush_ignored: bool,
-        #[command(flatten)]
-        kind: Kind,
-        /// Write a raw image.
-        #[arg(long)]
-        raw: bool,
-        /// File to write.
-        #[arg(short)]
-        output: PathBuf,
-    },
+    Cut(MakeCut),
     /// The markers of a record, a JSON line each: the event's number and the text.
     Marks {
         /// The record.
@@ -203,6 +182,30 @@ fn main() -> ExitCode {
     }
 }
 
+#[derive(clap::Args)]
+struct MakeCut {
+    /// The disk before the record, a file of states with one.
+    disk: PathBuf,
+    /// The record.
+    record: PathBuf,
+    /// The cut, as in 120s77; `random:SEED` draws one after the event number `--after`.
+    cut: String,
+    /// Event after which a random cut may be.
+    #[arg(long, default_value_t = 0)]
+    after: usize,
+    /// Nothing is durable before all of it is.
+    #[arg(long)]
+    flush_ignored: bool,
+    #[command(flatten)]
+    kind: Kind,
+    /// Write a raw image.
+    #[arg(long)]
+    raw: bool,
+    /// File to write.
+    #[arg(short)]
+    output: PathBuf,
+}
+
 fn run(command: &Command) -> io::Result<()> {
     match command {
         Command::Disk {
@@ -215,45 +218,7 @@ fn run(command: &Command) -> io::Result<()> {
             let disk = disk_of(*kind, blocks);
             image::write_states(output, disk, &[contents], &pool).map_err(|e| named(output, e))
         }
-        Command::Cut {
-            disk,
-            record,
-            cut,
-            after,
-            flush_ignored,
-            kind,
-            raw,
-            output,
-        } => {
-            let mut pool = Pool::default();
-            let (before, base) = open_disk(disk, &mut pool)?;
-            let bytes = fs::read(record).map_err(|e| named(record, e))?;
-            let events = record::decode(&bytes).map_err(|e| invalid(record, &e))?;
-            let history = History::new(&events, *flush_ignored);
-            let cut = match cut.strip_prefix("random:") {
-                None => cut
-                    .parse()
-                    .map_err(|e: String| io::Error::new(io::ErrorKind::InvalidInput, e))?,
-                Some(seed) => {
-                    let seed = seed
-                        .parse()
-                        .map_err(|e| invalid(Path::new("the seed"), &e))?;
-                    Cuts::new(&history, 0, seed)
-                        .find(|cut: &Cut| cut.place > *after)
-                        .expect("cuts never end")
-                }
-            };
-            println!("{cut}");
-            let after = contents(&history, cut, &base, &mut pool);
-            if *raw {
-                image::write(output, before, &after, &pool)
-                    .map(|_| ())
-                    .map_err(|e| named(output, e))
-            } else {
-                let disk = disk_of(*kind, before.blocks);
-                image::write_states(output, disk, &[after], &pool).map_err(|e| named(output, e))
-            }
-        }
+        Command::Cut(cut) => make_cut(cut),
         Command::Marks { record } => {
             let bytes = fs::read(record).map_err(|e| named(record, e))?;
             let events = record::decode(&bytes).map_err(|e| invalid(record, &e))?;
@@ -278,6 +243,48 @@ fn run(command: &Command) -> io::Result<()> {
             let plan: Plan = serde_json::from_str(&text).map_err(|e| invalid(plan, &e))?;
             make_states(&plan, output, scratch)
         }
+    }
+}
+
+fn make_cut(
+    MakeCut {
+        disk,
+        record,
+        cut,
+        after,
+        flush_ignored,
+        kind,
+        raw,
+        output,
+    }: &MakeCut,
+) -> io::Result<()> {
+    let mut pool = Pool::default();
+    let (before, base) = open_disk(disk, &mut pool)?;
+    let bytes = fs::read(record).map_err(|e| named(record, e))?;
+    let events = record::decode(&bytes).map_err(|e| invalid(record, &e))?;
+    let history = History::new(&events, *flush_ignored);
+    let cut = match cut.strip_prefix("random:") {
+        None => cut
+            .parse()
+            .map_err(|e: String| io::Error::new(io::ErrorKind::InvalidInput, e))?,
+        Some(seed) => {
+            let seed = seed
+                .parse()
+                .map_err(|e| invalid(Path::new("the seed"), &e))?;
+            Cuts::new(&history, 0, seed)
+                .find(|cut: &Cut| cut.place > *after)
+                .expect("cuts never end")
+        }
+    };
+    println!("{cut}");
+    let after = contents(&history, cut, &base, &mut pool);
+    if *raw {
+        image::write(output, before, &after, &pool)
+            .map(|_| ())
+            .map_err(|e| named(output, e))
+    } else {
+        let disk = disk_of(*kind, before.blocks);
+        image::write_states(output, disk, &[after], &pool).map_err(|e| named(output, e))
     }
 }
 

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod any_drive;
 #[cfg(any(feature = "kernel", test))]
 mod heap;
 #[cfg(feature = "kernel")]
@@ -21,14 +22,15 @@ mod kernel {
         false
     }
 }
+mod layout;
 
 use alloc::boxed::Box;
+use any_drive::AnyDrive;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::slice;
 use crash_drive::{states::States, CrashDrive};
-use smr_drive::faults::FaultPlan;
-use smr_drive::profile::Translation;
+pub use layout::{ShingleCompletion, ShingleGeometry, ShingleZone};
 use smr_drive::request::{Class, Completion, Op, Outcome, Refusal, Request};
 use smr_drive::Drive;
 use zoned::{BlockRange, Lba, ZoneError, ZoneId, ZoneState, ZoneType};
@@ -42,54 +44,11 @@ const EOPNOTSUPP: i32 = 95;
 const ETOOMANYREFS: i32 = 109;
 const ETIMEDOUT: i32 = 110;
 
-/// `struct shingle_geometry`.
-#[repr(C)]
-pub struct ShingleGeometry {
-    capacity_sectors: u64,
-    logical_block_bytes: u32,
-    physical_block_bytes: u32,
-    queue_depth: u32,
-    max_request_sectors: u32,
-    volatile_cache: u32,
-    fua: u32,
-    discard: u32,
-    zoned: u32,
-    zone_sectors: u64,
-    zones: u32,
-    open_max: u32,
-    read_restricted: u32,
-}
+/// What C has a pointer to.
+pub struct Handle(Box<dyn AnyDrive>);
 
-/// `struct shingle_zone`.
-#[repr(C)]
-pub struct ShingleZone {
-    start: u64,
-    sectors: u64,
-    capacity_sectors: u64,
-    write_pointer: u64,
-    /// As in the kernel's `enum blk_zone_type`.
-    kind: u32,
-    /// As in the kernel's `enum blk_zone_cond`.
-    condition: u32,
-}
-
-/// `struct shingle_completion`.
-#[repr(C)]
-pub struct ShingleCompletion {
-    tag: u64,
-    status: i32,
-    /// Sense key, additional sense code and qualifier, a byte each from the third; 0 if all is well.
-    sense: u32,
-}
-
-/// What is behind the handle: the drive of a profile, or the crash explorer's.
-// A machine has one, so its size does not matter.
-#[allow(clippy::large_enum_variant)]
-pub enum AnyDrive {
-    /// A disk with mechanics, of a drive file.
-    Simulated(Drive),
-    /// A disk that can be set to any of many states, of a file of states.
-    Crash(CrashDrive<'static>),
+fn handle(drive: impl AnyDrive + 'static) -> *mut Handle {
+    Box::into_raw(Box::new(Handle(Box::new(drive))))
 }
 
 /// Text into a buffer of the caller's. Counts what does not fit, too.
@@ -153,7 +112,7 @@ pub unsafe extern "C" fn shingle_drive_open(
     seed: u64,
     err: *mut c_char,
     err_len: u32,
-) -> *mut AnyDrive {
+) -> *mut Handle {
     // SAFETY: the caller's promise.
     let (file, err) = unsafe {
         (
@@ -165,15 +124,12 @@ pub unsafe extern "C" fn shingle_drive_open(
         explain(err, &smr_drive::file::FileError::NoMemory);
     } else if States::is_one(file) {
         match CrashDrive::open(file, seed) {
-            Ok(drive) => return Box::into_raw(Box::new(AnyDrive::Crash(drive))),
+            Ok(drive) => return handle(drive),
             Err(why) => explain(err, &why),
         }
     } else {
         match smr_drive::file::open(file) {
-            Ok(opened) => {
-                let drive = AnyDrive::Simulated(Drive::new(opened, seed));
-                return Box::into_raw(Box::new(drive));
-            }
+            Ok(opened) => return handle(Drive::new(opened, seed)),
             Err(why) => explain(err, &why),
         }
     }
@@ -201,7 +157,7 @@ fn explain(err: &mut [u8], why: &dyn core::fmt::Display) {
 /// `drive` is one; `plan` is valid for `len` bytes, `err` for `err_len`.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_set_faults(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     plan: *const c_void,
     len: u64,
     err: *mut c_char,
@@ -215,11 +171,7 @@ pub unsafe extern "C" fn shingle_drive_set_faults(
             bytes_mut(err.cast(), err_len as usize),
         )
     };
-    let AnyDrive::Simulated(drive) = drive else {
-        explain(err, &"a crash drive has no faults");
-        return -EINVAL;
-    };
-    match FaultPlan::from_bytes(plan).and_then(|plan| drive.set_faults(plan)) {
+    match drive.0.set_faults(plan) {
         Ok(()) => 0,
         Err(why) => {
             explain(err, &why);
@@ -234,59 +186,12 @@ pub unsafe extern "C" fn shingle_drive_set_faults(
 /// Both pointers are valid.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_geometry(
-    drive: *const AnyDrive,
+    drive: *const Handle,
     geometry: *mut ShingleGeometry,
 ) {
     // SAFETY: the caller's promise.
     let (drive, geometry) = unsafe { (&*drive, &mut *geometry) };
-    let drive = match drive {
-        AnyDrive::Simulated(drive) => drive,
-        AnyDrive::Crash(drive) => {
-            *geometry = crash_geometry(drive);
-            return;
-        }
-    };
-    let profile = drive.profile();
-    *geometry = ShingleGeometry {
-        capacity_sectors: profile.capacity_sectors(),
-        logical_block_bytes: profile.logical_block_bytes,
-        physical_block_bytes: profile.physical_block_bytes,
-        queue_depth: profile.interface.queue_depth,
-        max_request_sectors: profile.interface.max_request_sectors,
-        volatile_cache: profile.buffer.write_cache.into(),
-        fua: profile.buffer.write_cache.into(),
-        discard: drive.has_discard().into(),
-        zoned: match &profile.translation {
-            Translation::HostManaged(_) => 2,
-            _ => 0,
-        },
-        zone_sectors: drive.zone(ZoneId(0)).map_or(0, |zone| zone.size_sectors),
-        zones: drive.zones(),
-        open_max: profile.open_zones().unwrap_or(0),
-        read_restricted: match &profile.translation {
-            Translation::HostManaged(zones) => zones.read_restricted.into(),
-            _ => 0,
-        },
-    };
-}
-
-fn crash_geometry(drive: &CrashDrive) -> ShingleGeometry {
-    let disk = drive.disk();
-    ShingleGeometry {
-        capacity_sectors: u64::from(disk.blocks) * crash_drive::BLOCK_SECTORS,
-        logical_block_bytes: crash_drive::SECTOR_BYTES as u32,
-        physical_block_bytes: crash_drive::BLOCK_BYTES as u32,
-        queue_depth: crash_drive::QUEUE_DEPTH,
-        max_request_sectors: crash_drive::MAX_REQUEST_SECTORS,
-        volatile_cache: 1,
-        fua: disk.fua.into(),
-        discard: 0,
-        zoned: 0,
-        zone_sectors: 0,
-        zones: 0,
-        open_max: 0,
-        read_restricted: 0,
-    }
+    *geometry = drive.0.geometry();
 }
 
 /// Reports zones, from the one numbered `first` on, at most `max`. Returns how many.
@@ -295,18 +200,16 @@ fn crash_geometry(drive: &CrashDrive) -> ShingleGeometry {
 /// `drive` is one; `out` is valid for `max` zones.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_zones(
-    drive: *const AnyDrive,
+    drive: *const Handle,
     first: u32,
     out: *mut ShingleZone,
     max: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    let AnyDrive::Simulated(drive) = (unsafe { &*drive }) else {
-        return 0;
-    };
+    let drive = unsafe { &*drive };
     let mut count = 0;
     while count < max {
-        let Some(zone) = drive.zone(ZoneId(first.saturating_add(count))) else {
+        let Some(zone) = drive.0.zone(ZoneId(first.saturating_add(count))) else {
             break;
         };
         let report = ShingleZone {
@@ -343,7 +246,7 @@ pub unsafe extern "C" fn shingle_drive_zones(
 /// `drive` is one; `data` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_put(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     tag: u64,
     offset_bytes: u32,
     data: *const c_void,
@@ -354,11 +257,8 @@ pub unsafe extern "C" fn shingle_drive_put(
     }
     // SAFETY: the caller's promise.
     let (drive, data) = unsafe { (&mut *drive, bytes(data.cast(), len as usize)) };
-    match drive {
-        AnyDrive::Simulated(drive) => drive.put(tag, offset_bytes as usize, data),
-        AnyDrive::Crash(drive) => drive.put(tag, offset_bytes as usize, data),
-    }
-    .map_or_else(refusal_errno, |()| 0)
+    let put = drive.0.put(tag, offset_bytes as usize, data);
+    put.map_or_else(refusal_errno, |()| 0)
 }
 
 /// Submits a request.
@@ -367,7 +267,7 @@ pub unsafe extern "C" fn shingle_drive_put(
 /// `drive` is one.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_submit(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     now_ns: u64,
     tag: u64,
     op: u32,
@@ -388,17 +288,11 @@ pub unsafe extern "C" fn shingle_drive_submit(
         sectors,
     };
     if request.writes() && kernel::out_of_memory() {
-        match drive {
-            AnyDrive::Simulated(drive) => drive.forget_staged(tag),
-            AnyDrive::Crash(drive) => drive.forget_staged(tag),
-        }
+        drive.0.forget_staged(tag);
         return -ENOMEM;
     }
-    match drive {
-        AnyDrive::Simulated(drive) => drive.submit(now_ns, request),
-        AnyDrive::Crash(drive) => drive.submit(now_ns, request),
-    }
-    .map_or_else(refusal_errno, |()| 0)
+    let submitted = drive.0.submit(now_ns, request);
+    submitted.map_or_else(refusal_errno, |()| 0)
 }
 
 /// Fetches data: the newest, whether already on the medium or not.
@@ -407,18 +301,14 @@ pub unsafe extern "C" fn shingle_drive_submit(
 /// `drive` is one; `data` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_get(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     sector: u64,
     data: *mut c_void,
     len: u32,
 ) -> i32 {
     // SAFETY: the caller's promise.
     let (drive, data) = unsafe { (&mut *drive, bytes_mut(data.cast(), len as usize)) };
-    let got = match drive {
-        AnyDrive::Simulated(drive) => drive.get(sector, data).is_ok(),
-        AnyDrive::Crash(drive) => drive.get(sector, data),
-    };
-    if got {
+    if drive.0.get(sector, data) {
         0
     } else {
         -EIO
@@ -430,13 +320,10 @@ pub unsafe extern "C" fn shingle_drive_get(
 /// # Safety
 /// `drive` is one.
 #[no_mangle]
-pub unsafe extern "C" fn shingle_drive_next_event(drive: *const AnyDrive) -> u64 {
+pub unsafe extern "C" fn shingle_drive_next_event(drive: *const Handle) -> u64 {
     // SAFETY: the caller's promise.
-    match unsafe { &*drive } {
-        AnyDrive::Simulated(drive) => drive.next_event(),
-        AnyDrive::Crash(drive) => drive.next_event(),
-    }
-    .unwrap_or(u64::MAX)
+    let drive = unsafe { &*drive };
+    drive.0.next_event().unwrap_or(u64::MAX)
 }
 
 /// Lets time pass and collects completions, at most `max`; call again if it returned `max`.
@@ -445,7 +332,7 @@ pub unsafe extern "C" fn shingle_drive_next_event(drive: *const AnyDrive) -> u64
 /// `drive` is one; `out` is valid for `max` completions.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_advance(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     now_ns: u64,
     out: *mut ShingleCompletion,
     max: u32,
@@ -453,7 +340,7 @@ pub unsafe extern "C" fn shingle_drive_advance(
     // SAFETY: the caller's promise.
     let drive = unsafe { &mut *drive };
     let mut count = 0;
-    let each = |Completion { tag, outcome }| {
+    let mut each = |Completion { tag, outcome }| {
         let status = match outcome {
             Outcome::Done => 0,
             Outcome::Zone(ZoneError::Resources) => -ETOOMANYREFS,
@@ -472,12 +359,7 @@ pub unsafe extern "C" fn shingle_drive_advance(
         };
         count += 1;
     };
-    match drive {
-        AnyDrive::Simulated(drive) => {
-            drive.advance(now_ns, max as usize, each);
-        }
-        AnyDrive::Crash(drive) => drive.advance(now_ns, max as usize, each),
-    }
+    drive.0.advance(now_ns, max as usize, &mut each);
     count as u32
 }
 
@@ -487,7 +369,7 @@ pub unsafe extern "C" fn shingle_drive_advance(
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_report(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     now_ns: u64,
     buf: *mut c_char,
     len: u32,
@@ -495,11 +377,7 @@ pub unsafe extern "C" fn shingle_drive_report(
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
     let mut text = Text { buf, len: 0 };
-    let _ = match drive {
-        AnyDrive::Simulated(drive) => drive.report(now_ns, &mut text),
-        // Nothing is counted, and there is never anything to clean.
-        AnyDrive::Crash(_) => write!(text, "{{\"clean\":1}}"),
-    };
+    let _ = drive.0.report(now_ns, &mut text);
     text.len as u32
 }
 
@@ -509,17 +387,14 @@ pub unsafe extern "C" fn shingle_drive_report(
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_latencies(
-    drive: *const AnyDrive,
+    drive: *const Handle,
     buf: *mut c_char,
     len: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&*drive, bytes_mut(buf.cast(), len as usize)) };
     let mut text = Text { buf, len: 0 };
-    let _ = match drive {
-        AnyDrive::Simulated(drive) => drive.report_latencies(&mut text),
-        AnyDrive::Crash(_) => write!(text, "{{}}"),
-    };
+    let _ = drive.0.report_latencies(&mut text);
     text.len as u32
 }
 
@@ -530,7 +405,7 @@ pub unsafe extern "C" fn shingle_drive_latencies(
 /// `drive` is one; `extents` is valid for `2 * count` numbers.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_set_class(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     class: u32,
     extents: *const u64,
     count: u32,
@@ -541,9 +416,7 @@ pub unsafe extern "C" fn shingle_drive_set_class(
         _ => return -EINVAL,
     };
     // SAFETY: the caller's promise.
-    let AnyDrive::Simulated(drive) = (unsafe { &mut *drive }) else {
-        return 0;
-    };
+    let drive = unsafe { &mut *drive };
     let pair = |i: usize| {
         // SAFETY: `i` is below `count`.
         unsafe { (*extents.add(2 * i), *extents.add(2 * i + 1)) }
@@ -551,7 +424,7 @@ pub unsafe extern "C" fn shingle_drive_set_class(
     let ranges = (0..count as usize)
         .map(pair)
         .filter(|(_, sectors)| *sectors > 0);
-    drive.set_class(
+    drive.0.set_class(
         class,
         ranges
             .map(|(first, sectors)| BlockRange::covering(Lba(first), sectors))
@@ -566,17 +439,14 @@ pub unsafe extern "C" fn shingle_drive_set_class(
 /// `drive` is one; `text` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_mark(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     now_ns: u64,
     text: *const c_char,
     len: u32,
 ) {
     // SAFETY: the caller's promise.
     let (drive, text) = unsafe { (&mut *drive, bytes(text.cast(), len as usize)) };
-    match drive {
-        AnyDrive::Simulated(drive) => drive.mark(now_ns, text),
-        AnyDrive::Crash(drive) => drive.mark(text),
-    }
+    drive.0.mark(now_ns, text);
 }
 
 /// Sets a crash drive to a state of its file. 0; -EINVAL if it has no such state, requests are under way, or the drive is
@@ -585,13 +455,10 @@ pub unsafe extern "C" fn shingle_drive_mark(
 /// # Safety
 /// `drive` is one.
 #[no_mangle]
-pub unsafe extern "C" fn shingle_drive_set_state(drive: *mut AnyDrive, state: u32) -> i32 {
+pub unsafe extern "C" fn shingle_drive_set_state(drive: *mut Handle, state: u32) -> i32 {
     // SAFETY: the caller's promise.
-    let set = match unsafe { &mut *drive } {
-        AnyDrive::Simulated(_) => false,
-        AnyDrive::Crash(drive) => drive.set_state(state),
-    };
-    if set {
+    let drive = unsafe { &mut *drive };
+    if drive.0.set_state(state) {
         0
     } else {
         -EINVAL
@@ -605,16 +472,13 @@ pub unsafe extern "C" fn shingle_drive_set_state(drive: *mut AnyDrive, state: u3
 /// `drive` is one; `buf` is valid for `len` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_trace_take(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     buf: *mut c_void,
     len: u32,
 ) -> u32 {
     // SAFETY: the caller's promise.
     let (drive, buf) = unsafe { (&mut *drive, bytes_mut(buf.cast(), len as usize)) };
-    match drive {
-        AnyDrive::Simulated(drive) => drive.trace_take(buf) as u32,
-        AnyDrive::Crash(drive) => drive.record_take(buf) as u32,
-    }
+    drive.0.trace_take(buf) as u32
 }
 
 /// Power fails: what was not durable is gone, and with it every request.
@@ -622,11 +486,10 @@ pub unsafe extern "C" fn shingle_drive_trace_take(
 /// # Safety
 /// `drive` is one.
 #[no_mangle]
-pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut AnyDrive, now_ns: u64) {
+pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut Handle, now_ns: u64) {
     // SAFETY: the caller's promise.
-    if let AnyDrive::Simulated(drive) = unsafe { &mut *drive } {
-        drive.power_cut(now_ns);
-    }
+    let drive = unsafe { &mut *drive };
+    drive.0.power_cut(now_ns);
 }
 
 /// Writes the drive file, as a power cut now would leave it, piece by piece and in order. Stops at the first status of
@@ -636,22 +499,12 @@ pub unsafe extern "C" fn shingle_drive_power_cut(drive: *mut AnyDrive, now_ns: u
 /// `drive` is one; `write` may be called with `ctx`.
 #[no_mangle]
 pub unsafe extern "C" fn shingle_drive_save(
-    drive: *mut AnyDrive,
+    drive: *mut Handle,
     write: extern "C" fn(*mut c_void, *const c_void, u64) -> i32,
     ctx: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller's promise.
-    let AnyDrive::Simulated(drive) = (unsafe { &mut *drive }) else {
-        return -EOPNOTSUPP;
-    };
-    let result = drive.save(
-        |piece| match write(ctx, piece.as_ptr().cast(), piece.len() as u64) {
-            0 => Ok(()),
-            status => Err(status),
-        },
-    );
-    match result {
-        Ok(()) => 0,
-        Err(status) => status,
-    }
+    let drive = unsafe { &*drive };
+    let mut piece = |piece: &[u8]| write(ctx, piece.as_ptr().cast(), piece.len() as u64);
+    drive.0.save(&mut piece)
 }

@@ -3,11 +3,45 @@
  * The drive's object, linked as the machine links it (static, at a fixed
  * address), with memory that can run out. usage: link FILE.drive
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "../../../machine/arch/um/drivers/shingle_drive_abi.h"
+
+/* As src/layout.rs asserts it of the same structures. */
+#define SIZE(type, bytes)						\
+	_Static_assert(sizeof(struct type) == (bytes), #type)
+#define AT(type, field, bytes)						\
+	_Static_assert(offsetof(struct type, field) == (bytes),		\
+		       #type "." #field)
+
+SIZE(shingle_geometry, 64);
+AT(shingle_geometry, capacity_sectors, 0);
+AT(shingle_geometry, logical_block_bytes, 8);
+AT(shingle_geometry, physical_block_bytes, 12);
+AT(shingle_geometry, queue_depth, 16);
+AT(shingle_geometry, max_request_sectors, 20);
+AT(shingle_geometry, volatile_cache, 24);
+AT(shingle_geometry, fua, 28);
+AT(shingle_geometry, discard, 32);
+AT(shingle_geometry, zoned, 36);
+AT(shingle_geometry, zone_sectors, 40);
+AT(shingle_geometry, zones, 48);
+AT(shingle_geometry, open_max, 52);
+AT(shingle_geometry, read_restricted, 56);
+SIZE(shingle_zone, 40);
+AT(shingle_zone, start, 0);
+AT(shingle_zone, sectors, 8);
+AT(shingle_zone, capacity_sectors, 16);
+AT(shingle_zone, write_pointer, 24);
+AT(shingle_zone, type, 32);
+AT(shingle_zone, condition, 36);
+SIZE(shingle_completion, 16);
+AT(shingle_completion, tag, 0);
+AT(shingle_completion, status, 8);
+AT(shingle_completion, sense, 12);
 
 static shingle_u64 chunk_bytes_left = 64 << 20;
 

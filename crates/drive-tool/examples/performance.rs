@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p drive-tool --example performance -- speed.jsonl > docs/results/performance.md
-//! cd lab && python -m shingle.speed_figure ../speed.jsonl ../docs/figures/model-speed.svg
+//! cd lab && python -m shingle.evidence.speed_figure ../speed.jsonl ../docs/figures/model-speed.svg
 //! ```
 //! One of two places where the host's clock is read: they measure the host.
 #![allow(clippy::disallowed_methods)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `shingle-drive load` and `shingle-drive replay`.
 
-use crate::read_trace;
 use clap::{Args, ValueEnum};
+use drive_tool::any_trace;
 use drive_tool::host::Host;
 use drive_tool::load::{self, size};
 use drive_tool::meter::Meter;
@@ -141,7 +141,7 @@ pub fn replay(args: &Replay) -> Result<(), String> {
         used: !args.common.new,
         keep_trace: args.trace_out.is_some(),
     };
-    let events = read_trace(&args.trace)?;
+    let events = any_trace::read_file(&args.trace)?;
     let mut replayed = replay::replay(profile, options, &events, args.common.meter());
     if let Some(path) = &args.trace_out {
         std::fs::write(path, &replayed.trace)

@@ -2,6 +2,7 @@
 //! Host side of the simulated drives: profiles as people write them, drive files, traces, and how
 //! the model compares with what was measured.
 
+pub mod any_trace;
 pub mod blkparse;
 pub mod drive_file;
 pub mod faults;

@@ -5,7 +5,7 @@ mod commands_load;
 mod commands_validate;
 
 use clap::{Parser, Subcommand};
-use drive_tool::{drive_file, faults, profile, trace_file};
+use drive_tool::{any_trace, drive_file, faults, profile, trace_file};
 use serde_json::{json, Value};
 use smr_drive::profile::Translation;
 use smr_drive::state::State;
@@ -235,14 +235,8 @@ fn clean(path: &Path, output: &Path) -> Result {
     drive_file::save(&drive, output)
 }
 
-fn read_trace(path: &Path) -> Result<Vec<trace_file::Event>> {
-    let name = path.display();
-    let bytes = std::fs::read(path).map_err(|why| format!("{name}: {why}"))?;
-    trace_file::read_any(&name.to_string(), &bytes)
-}
-
 fn trace_command(path: &Path, csv: bool) -> Result {
-    let events = read_trace(path)?;
+    let events = any_trace::read_file(path)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if csv {
         trace_file::write_csv(&events, &mut out)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads request traces; the format is in `smr_drive::trace`, its grammar in docs/reference/trace-format.md.
 
-use crate::blkparse;
 use hdrhistogram::Histogram;
 use smr_drive::activity;
 use smr_drive::request::{Op, Request, FLAG_FAILED};
@@ -104,21 +103,6 @@ fn u64_at(record: &[u8], at: usize) -> u64 {
         .iter()
         .rev()
         .fold(0, |n, b| n << 8 | u64::from(*b))
-}
-
-/// Reads a trace in whichever of the two formats it is; `file` is its name in errors.
-pub fn read_any(file: &str, bytes: &[u8]) -> Result<Vec<Event>, String> {
-    let read = if bytes.starts_with(MAGIC) {
-        read(bytes)
-    } else {
-        match std::str::from_utf8(bytes) {
-            Ok(text) if blkparse::is_blkparse(text) => blkparse::read(text),
-            _ => Err(
-                "neither a trace (SHGLTRC1) nor text of blkparse: expected one of the two".into(),
-            ),
-        }
-    };
-    read.map_err(|why| format!("{file}: {why}"))
 }
 
 /// Reads a whole trace. Errors count records from 0, those of a marker's text included.
@@ -412,9 +396,6 @@ mod tests {
             .unwrap_err()
             .contains("cut off"));
         assert!(read(b"something").unwrap_err().contains("SHGLTRC1"));
-        assert!(read_any("x", b"something")
-            .unwrap_err()
-            .starts_with("x: neither"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Whatever is in a file, the readers of traces and profiles answer: with what is in it, or with a sentence. The fuzz
 //! targets in crates/drive-tool/fuzz look for longer.
 
-use drive_tool::{profile, trace_file};
+use drive_tool::{any_trace, profile, trace_file};
 use proptest::prelude::*;
 use smr_drive::request::Op;
 
@@ -50,7 +50,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
 
 /// Everything that is done with a trace must bear what the reader let through.
 fn read_and_use(bytes: &[u8]) {
-    match trace_file::read_any("x", bytes) {
+    match any_trace::read_any("x", bytes) {
         Ok(events) => {
             trace_file::summary(&events).unwrap();
             trace_file::write_csv(&events, &mut Vec::new()).unwrap();

@@ -8,7 +8,6 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use rustix::process::{kill_process_group, waitpid, Pid, Signal, WaitOptions, WaitStatus};
 use serde_json::{json, Map, Value};
@@ -16,7 +15,6 @@ use serde_json::{json, Map, Value};
 use crate::exec;
 use crate::failure::Failure;
 use crate::outbox;
-use crate::steps::Runner;
 
 /// A running child.
 pub struct Background {
@@ -91,29 +89,4 @@ impl Background {
         exec::wait_for(self.pid).map_err(|e| Failure::system("background process", e))?;
         Ok(())
     }
-}
-
-/// The child: runs the steps until one fails or the process is killed.
-pub fn child(steps: &Path, rounds: &Path) -> ExitCode {
-    let text = fs::read_to_string(steps).unwrap_or_default();
-    let steps = match crate::job::parse(&text) {
-        Ok(steps) => steps,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut runner = Runner::default();
-    for round in 1u64.. {
-        for (index, step) in steps.iter().enumerate() {
-            // Apart from the job's own steps in the names of output files.
-            let result = runner.act(&step.action, 1000 + index, &mut Map::new());
-            if let (Err(failure), false) = (result, step.may_fail) {
-                eprintln!("round {round}, step {index}: {}", failure.message);
-                return ExitCode::FAILURE;
-            }
-        }
-        let _ = fs::write(rounds, round.to_string());
-    }
-    ExitCode::SUCCESS
 }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             if out != outbox::OUT_DIR {
                 outbox::set_dir(Path::new(out));
             }
-            background::child(Path::new(steps), Path::new(rounds))
+            steps::run_in_background(Path::new(steps), Path::new(rounds))
         }
         _ => {
             eprintln!(

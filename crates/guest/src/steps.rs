@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::ExitCode;
 
 use rustix::process::{getpid, waitpid, Pid, WaitOptions};
 use serde_json::{json, Map, Value};
@@ -10,7 +11,7 @@ use serde_json::{json, Map, Value};
 use crate::background::Background;
 use crate::clock::{now_ns, seconds_to_ns, sleep_until_ns};
 use crate::failure::Failure;
-use crate::job::{Action, Step};
+use crate::job::{self, Action, Step};
 use crate::progress::Progress;
 use crate::{check, drive, exec, mounts, outbox, shell};
 
@@ -39,6 +40,31 @@ pub fn run_job(steps: &[Step]) -> Result<(), String> {
         Some(background) => background.stop(&mut Map::new()).map_err(|e| e.message),
         None => Ok(()),
     }
+}
+
+/// The child of `background.rs`: runs the steps until one fails or the process is killed.
+pub fn run_in_background(steps: &Path, rounds: &Path) -> ExitCode {
+    let text = fs::read_to_string(steps).unwrap_or_default();
+    let steps = match job::parse(&text) {
+        Ok(steps) => steps,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut runner = Runner::default();
+    for round in 1u64.. {
+        for (index, step) in steps.iter().enumerate() {
+            // Apart from the job's own steps in the names of output files.
+            let result = runner.act(&step.action, 1000 + index, &mut Map::new());
+            if let (Err(failure), false) = (result, step.may_fail) {
+                eprintln!("round {round}, step {index}: {}", failure.message);
+                return ExitCode::FAILURE;
+            }
+        }
+        let _ = fs::write(rounds, round.to_string());
+    }
+    ExitCode::SUCCESS
 }
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use crate::tests::bands::region_start;
 use drive_tool::profile::{convert, ProfileText};
 use smr_drive::mechanics::layout::Layout;
 use smr_drive::profile::{Profile, StaticMapping, Translation};
-use smr_drive::translation::bands::Bands;
+use smr_drive::translation::static_mapping::bands::Bands;
 use std::fmt::Write;
 use zoned::{Block, BLOCK_BYTES};
 

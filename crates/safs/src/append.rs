@@ -4,8 +4,9 @@
 //! INV-S9: `head` ≤ `written` ≤ `size`; bytes below `written` never change. INV-S10: extents of a file start at whole
 //! blocks and cover what lies between `head` and `written` without gap or overlap; only the last may be a fragment.
 
-use crate::budget::{Charge, Claim};
-use crate::error::{At, Error, Result};
+use crate::budget::Claim;
+use crate::charge::Charge;
+use crate::error::{unless_full, At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
 use crate::log::{blocks_at, Part};
@@ -518,14 +519,6 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.discard_staging(ino)?;
         self.staged.files.remove(&ino);
         Ok(())
-    }
-}
-
-/// A full disk is no failure of what tidies up.
-pub(crate) fn unless_full(result: Result) -> Result {
-    match result {
-        Err(Error::NoSpace) => Ok(()),
-        other => other,
     }
 }
 

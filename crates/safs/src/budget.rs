@@ -9,12 +9,10 @@
 //! Deletions are never refused. After any root record there are slots for the next deletion (`Catalog::deletion_nodes`), and
 //! batches for which the log is short go into a root record instead.
 
+use crate::charge::{Charge, LOG_ROOM_MIN};
 use crate::error::{Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
-use crate::log::LOG_ROOM_MIN;
-use crate::options::Options;
-use std::ops::{AddAssign, SubAssign};
 use zoned::ZonedDevice;
 
 #[cfg(test)]
@@ -26,78 +24,8 @@ const RESERVE_ZONES: u64 = 4;
 const RESERVE_PART: u32 = 100;
 /// Rounds of making room and of writing what waits, after which there is room or is none.
 const ROUNDS: usize = 3;
-/// Keys that a file's bytes change when they are written: an extent, a fragment, the file.
-const KEYS_OF_A_FILE: u64 = 4;
-/// The same of what waits behind a gap: its extent, and the hole before it.
-const KEYS_OF_A_GAP: u64 = 2;
-/// Holes of a long gap lie side by side; so many take as many nodes as one key.
-const HOLES_OF_A_KEY: u64 = 8;
-/// Blocks that a file needs beside its whole ones, if it is written alone: two headers of two blocks.
-const BLOCKS_OF_A_FILE: u64 = 4;
-/// Bytes of records in a segment of one file, at most.
-const RECORDS_BYTES: usize = 512;
 /// Keys of a change of names or attributes, at most: an exchange of two names.
 const KEYS_OF_A_CHANGE: u64 = 12;
-
-/// What waits to be pushed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Charge {
-    /// Bytes of files, those behind gaps included.
-    pub bytes: u64,
-    /// Files.
-    pub files: u64,
-    /// Keys of the catalog that change then, at most.
-    pub keys: u64,
-}
-
-impl Charge {
-    /// So many bytes of one file, in so many pieces behind gaps, with holes of so many bytes before them.
-    pub fn of_file(bytes: u64, gaps: u64, hole_bytes: u64) -> Self {
-        if bytes == 0 {
-            return Charge::default();
-        }
-        let holes = hole_bytes / HOLE_BYTES / HOLES_OF_A_KEY;
-        Charge {
-            bytes,
-            files: 1,
-            keys: KEYS_OF_A_FILE + KEYS_OF_A_GAP * gaps + holes,
-        }
-    }
-
-    /// Blocks of the log for it, in zones of so many: with the headers of its segments, and what is left of zones.
-    fn blocks(&self, options: &Options, capacity: u32) -> u64 {
-        let segment = options.segment_blocks.min(capacity);
-        let headers = 2 * Header::blocks_for(RECORDS_BYTES, segment as usize, 0);
-        let payload = self.bytes.div_ceil(BLOCK as u64);
-        let segments = payload.div_ceil(u64::from(segment.saturating_sub(headers).max(1)));
-        let blocks = payload + segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;
-        let lost = u64::from(LOG_ROOM_MIN);
-        blocks + blocks / u64::from(capacity).saturating_sub(lost).max(1) * lost
-    }
-
-    /// Keys with the extents of segments that end before a file does.
-    fn keys(&self, options: &Options) -> usize {
-        let half_segment = u64::from(options.segment_blocks) * BLOCK as u64 / 2;
-        let keys = self.keys + KEYS_OF_A_GAP * (self.bytes / half_segment);
-        usize::try_from(keys).unwrap_or(usize::MAX)
-    }
-}
-
-impl AddAssign for Charge {
-    fn add_assign(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.files += other.files;
-        self.keys += other.keys;
-    }
-}
-
-impl SubAssign for Charge {
-    fn sub_assign(&mut self, other: Self) {
-        self.bytes -= other.bytes;
-        self.files -= other.files;
-        self.keys -= other.keys;
-    }
-}
 
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug)]

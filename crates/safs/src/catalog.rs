@@ -8,7 +8,6 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::{Cell, Key, Pointer, NODE_BYTES};
 use crate::node_store::{NodeStore, RESERVE_NODES};
-use crate::salvage::LostNode;
 use crate::tree::{self, Changes};
 use std::collections::BTreeSet;
 use zoned::{Block, ZonedDevice};
@@ -21,6 +20,21 @@ const KEY_BYTES: usize = ENTRY_BYTES + 96;
 /// Places in the catalog at which a deletion's keys lie, at most: two directories' inodes, a name, an order, an orphan, the
 /// inode with its attributes, and extents, which are the file's last and lie side by side.
 const PLACES_OF_A_DELETION: u32 = 8;
+
+/// A node that cannot be read, and the keys that are below it.
+#[derive(Clone, Debug)]
+pub(crate) struct LostNode {
+    pub pointer: Pointer,
+    pub from: Key,
+    /// The first key that is not.
+    pub to: Option<Key>,
+}
+
+impl LostNode {
+    pub fn holds(&self, key: &Key) -> bool {
+        *key >= self.from && self.to.as_ref().is_none_or(|to| key < to)
+    }
+}
 
 /// See the module's head.
 #[cfg_attr(test, derive(Clone))]

@@ -4,9 +4,8 @@
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::{extent_of, FileSystem};
-use crate::repair::Fix;
 use std::collections::BTreeMap;
-use zoned::ZonedDevice;
+use zoned::{Block, ZoneId, ZonedDevice};
 
 /// Keys looked at in one go.
 const KEYS_AT_ONCE: usize = 1024;
@@ -26,6 +25,31 @@ pub struct Report {
     pub read_bytes: u64,
     /// Nodes of the catalog.
     pub nodes: u64,
+}
+
+/// What repairs one thing.
+#[derive(Clone, Debug)]
+pub(crate) enum Fix {
+    /// Keys are wrong.
+    Batch(Vec<Change>),
+    /// So much lives in a zone.
+    Live(ZoneId, u32),
+    /// The superblock's copy there is bad.
+    Superblock(Block),
+    /// A zone is written at least to this block.
+    Written(ZoneId, u32),
+    /// A file has no extent between two places.
+    Hole(Ino, u64, u64),
+    /// Something belongs to an inode that is not there.
+    Adopt(Ino),
+    /// An inode has no name.
+    Name(Ino),
+    /// So many inodes are there.
+    Inodes(u64),
+    /// A node's copy at this distance is bad; the key leads to the node.
+    Copy(Pointer, u64, Key),
+    /// These are the tree's nodes.
+    Nodes(Vec<Block>),
 }
 
 /// What a check counts, and what would repair what is wrong.

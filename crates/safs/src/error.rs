@@ -74,6 +74,14 @@ impl Error {
     }
 }
 
+/// A full disk is no failure of what tidies up.
+pub(crate) fn unless_full(result: Result) -> Result {
+    match result {
+        Err(Error::NoSpace) => Ok(()),
+        other => other,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

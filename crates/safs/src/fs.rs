@@ -20,7 +20,7 @@ use crate::format::*;
 use crate::layout::Layout;
 use crate::lru::Lru;
 use crate::options::Options;
-use crate::retain::Rings;
+use crate::rings::Rings;
 use crate::staging::Staged;
 use crate::zones::Zones;
 use std::collections::{BTreeSet, VecDeque};
@@ -72,8 +72,8 @@ pub(crate) struct Policy {
     pub rings: Rings,
     /// What is spent is being forgotten.
     pub is_retaining: bool,
-    /// Making room before anyone asks failed; not tried again before this segment.
-    pub room_retry_seq: u64,
+    /// Making room before anyone asks failed; not tried again before so many bytes were accepted or died.
+    pub room_retry_bytes: u64,
     /// Why housekeeping failed last: no answer to any call.
     pub trouble: Option<String>,
 }

@@ -8,7 +8,6 @@
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::*;
-use crate::node_store::NodeStore;
 use zoned::{Block, ZonedDevice};
 
 const NODE_BLOCKS: u64 = (NODE_BYTES / BLOCK) as u64;
@@ -22,6 +21,11 @@ const RING_ZONES: u64 = 3;
 const RESERVED_MIN: u32 = 16;
 /// Places of root records that are looked at from a zone's write pointer backwards.
 const LOOK_BACK: u64 = 16;
+
+/// Bytes of a map of so many slots for nodes.
+pub(crate) fn map_bytes(slots: u32) -> usize {
+    (slots as usize).div_ceil(64) * 8
+}
 
 /// Zones that mkfs reserves on a disk with so many zones, all of them sequential.
 pub(crate) fn reserved_zones(zones: u32) -> u32 {
@@ -271,7 +275,7 @@ impl Layout {
 
 fn image_blocks(superblock: &Superblock, slots: u32) -> u64 {
     let table = superblock.zones as usize * ZONE_ENTRY_BYTES;
-    (table + NodeStore::map_bytes(slots)).div_ceil(BLOCK) as u64
+    (table + map_bytes(slots)).div_ceil(BLOCK) as u64
 }
 
 /// The refusal of a disk whose zones do not suit the superblock.

@@ -2,13 +2,13 @@
 //! SAFS: an append-only file system for shingled disks (docs/design/safs-design.md, docs/reference/safs-format.md).
 //!
 //! The core knows a `ZonedDevice` and nothing else: no clock, no threads, no kernel.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod append;
 mod attributes;
-mod block_zones;
 mod budget;
 mod catalog;
+mod charge;
 mod check;
 mod commit;
 mod compaction;
@@ -16,9 +16,6 @@ mod disk;
 mod error;
 pub mod format;
 mod fs;
-pub mod host;
-mod host_file;
-pub mod image;
 mod layout;
 mod log;
 mod lru;
@@ -28,9 +25,11 @@ mod node_store;
 mod options;
 mod read;
 mod read_ahead;
+mod readers;
 pub mod recovery;
 mod repair;
 mod retain;
+mod rings;
 mod roots;
 mod salvage;
 mod space;
@@ -40,7 +39,6 @@ mod testing;
 mod tree;
 mod truncate;
 mod verify;
-mod zone_calls;
 mod zones;
 
 pub use attributes::{SetAttributes, XattrMode, HEAD_ATTRIBUTE};

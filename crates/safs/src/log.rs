@@ -5,16 +5,14 @@
 //! on before that zone is written. INV-S5: what a file contains is what batches of the log say; a segment outside the log
 //! counts only when one names it.
 
-use crate::append::unless_full;
-use crate::error::{Error, Result};
+use crate::charge::LOG_ROOM_MIN;
+use crate::error::{unless_full, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::{ZoneId, ZonedDevice};
 
 /// With more files in memory than this, none keeps the room of what it had to write before.
 const BUFFERS_KEPT: usize = 16;
-/// A log zone with less room than this is left.
-pub(crate) const LOG_ROOM_MIN: u32 = 8;
 /// A zone with at most so many blocks left is filled up, not finished.
 const PADDING_MAX: u32 = 64;
 /// Blocks of a header that batches alone may fill: what recovery reads in one piece.
@@ -322,7 +320,8 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.staged.change(ino, |staging| {
                 staging.advance(blocks, tail, steady_ns);
                 if is_closed || many {
-                    staging.bytes.shrink_to(BLOCK);
+                    // Elsewhere: shrunk in its place, each buffer would leave a hole that is too small for the next.
+                    staging.bytes = staging.bytes.to_vec();
                 }
             });
         }

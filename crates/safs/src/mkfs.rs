@@ -169,7 +169,12 @@ fn write_first<D: ZonedDevice>(
         }
     }
     disk.flush()?;
-    for at in [Block(mirror), Block(0)] {
+    write_superblock(disk, superblock)
+}
+
+/// Both copies; the mirror first.
+fn write_superblock<D: ZonedDevice>(disk: &mut Disk<D>, superblock: &Superblock) -> Result {
+    for at in [Block(superblock.mirror_blocks), Block(0)] {
         disk.write_random(at, &superblock.encode())?;
         let (zone, _) = disk.zone_at(at);
         let is_conventional = disk.zone_type(zone) == Some(ZoneType::Conventional);

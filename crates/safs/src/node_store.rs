@@ -11,7 +11,7 @@
 use crate::disk::Disk;
 use crate::error::{At, Error, Result};
 use crate::format::{Node, Pointer, Uuid, BLOCK, NODE_BYTES};
-use crate::layout::{InOrder, Layout};
+use crate::layout::{map_bytes, InOrder, Layout};
 use crate::lru::Lru;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -148,11 +148,6 @@ impl NodeStore {
         }
     }
 
-    /// Bytes of a map of so many slots.
-    pub fn map_bytes(slots: u32) -> usize {
-        (slots as usize).div_ceil(64) * 8
-    }
-
     /// The map as the next root record's image holds it: what is released is free.
     pub fn encode_map(&self) -> Vec<u8> {
         let mut used = self.used.clone();
@@ -164,7 +159,7 @@ impl NodeStore {
 
     /// Takes the map of an image.
     pub fn decode_map(&mut self, bytes: &[u8]) -> Result {
-        if bytes.len() != NodeStore::map_bytes(self.layout.slots) {
+        if bytes.len() != map_bytes(self.layout.slots) {
             return Err(Error::corrupt("the map of nodes", "its length is wrong"));
         }
         let words = bytes.chunks_exact(8);

@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::format::{Extent, Ino};
 use crate::fs::FileSystem;
+use crate::readers::Reader;
 use std::ops::Range;
 use zoned::ZonedDevice;
 
@@ -15,62 +16,6 @@ use zoned::ZonedDevice;
 const READERS_MAX: usize = 8;
 /// What is read ahead at first.
 const WINDOW_MIN_BYTES: usize = 256 << 10;
-
-/// Someone who reads a file in order, as far as can be seen from where they read.
-#[derive(Default)]
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct Reader {
-    /// Where the last read ended.
-    end: u64,
-    /// Where the bytes read ahead begin.
-    from: u64,
-    /// Bytes read ahead.
-    ahead: Vec<u8>,
-    /// How many were read at a time.
-    window: usize,
-}
-
-impl Reader {
-    fn piece(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
-        let at = usize::try_from(offset.checked_sub(self.from)?).ok()?;
-        self.ahead.get(at..at.checked_add(bytes)?)
-    }
-
-    /// What was read ahead and not used yet.
-    fn rest(&self) -> &[u8] {
-        let used = usize::try_from(self.end.saturating_sub(self.from)).unwrap_or(usize::MAX);
-        self.ahead.get(used..).unwrap_or(&[])
-    }
-
-    /// Gives back the memory of what was used.
-    fn drop_used(&mut self) {
-        let rest = self.rest().to_vec();
-        self.from = self.end.max(self.from);
-        self.window = self.window.max(self.ahead.len());
-        self.ahead = rest;
-    }
-
-    /// Whether seven eighths of what was read ahead were used.
-    fn is_due(&self) -> bool {
-        self.window > 0 && self.rest().len() <= self.window / 8
-    }
-}
-
-/// The readers of a file, the one who read last behind.
-#[derive(Default)]
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct Readers(Vec<Reader>);
-
-impl Readers {
-    /// What was read ahead is not what the file is any more.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn ahead_bytes(&self) -> usize {
-        self.0.iter().map(|reader| reader.ahead.len()).sum()
-    }
-}
 
 /// What a reader will get.
 struct Want {

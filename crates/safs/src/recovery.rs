@@ -604,7 +604,7 @@ fn read_image<D: ZonedDevice>(
 ) -> Result<(Zones, Catalog)> {
     let place = || format!("the image of root record {}", root.root_seq);
     let table_bytes = superblock.zones as usize * ZONE_ENTRY_BYTES;
-    let map_bytes = NodeStore::map_bytes(nodes.slots());
+    let map_bytes = layout::map_bytes(nodes.slots());
     let blocks = root.image.blocks as usize;
     let end = root.image.at.0.saturating_add(blocks as u64);
     let is_elsewhere = layout.in_order.is_some() && root.image.at != layout.image(root.root_seq);

@@ -5,26 +5,12 @@
 //! Leaves are exact. Headers know where data lie for as long as they lie there; of names, inodes and attributes they know
 //! what was logged since the zones that hold the headers were written. What was deleted may be found again.
 
+use crate::catalog::LostNode;
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::FileSystem;
 use std::collections::{BTreeMap, BTreeSet};
 use zoned::{Block, ZoneId, ZonedDevice};
-
-/// A node that cannot be read, and the keys that are below it.
-#[derive(Clone, Debug)]
-pub(crate) struct LostNode {
-    pub pointer: Pointer,
-    pub from: Key,
-    /// The first key that is not.
-    pub to: Option<Key>,
-}
-
-impl LostNode {
-    fn holds(&self, key: &Key) -> bool {
-        *key >= self.from && self.to.as_ref().is_none_or(|to| key < to)
-    }
-}
 
 /// What was found of the keys that are looked for: the newest segment that says something of each, and what it says.
 struct Found<'a> {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room: how it is made, and what has to be done from time to time. What may be accepted says the budget.
 
-use crate::append::unless_full;
-use crate::error::Result;
+use crate::error::{unless_full, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
 use zoned::{ZoneId, ZonedDevice};
@@ -15,8 +14,8 @@ const EMPTIER_PERCENT: u64 = 25;
 const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
-/// Segments between two attempts to make room of a disk that is all but full.
-const RETRY_SEGMENTS: u64 = 64;
+/// The part of a zone that has to be written, or to die, before room is looked for again where there was none.
+const RETRY_PART: u64 = 4;
 
 /// What `statfs` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,16 +76,19 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.root_commit(false)?;
         }
         // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
-        let is_low = u64::from(self.zones.free()) < self.low_zones();
-        if is_low && self.log.seq >= self.policy.room_retry_seq && !self.make_room()? {
-            self.policy.room_retry_seq = self.log.seq + RETRY_SEGMENTS;
+        let (is_low, changed) = (
+            self.is_low(),
+            self.counters.accepted_bytes + self.zones.died,
+        );
+        if is_low && changed >= self.policy.room_retry_bytes && !self.make_room()? {
+            self.policy.room_retry_bytes = changed + self.zone_bytes() / RETRY_PART;
         }
         Ok(())
     }
 
-    /// Free zones below which room is made before anyone asks.
-    fn low_zones(&self) -> u64 {
-        self.reserve_zones() + 1
+    /// Whether room is made before anyone asks: less than a zone is left beside what waits and the reserve.
+    fn is_low(&self) -> bool {
+        self.log_blocks_left() < u64::from(self.disk.geometry().capacity_blocks)
     }
 
     /// Makes room until there is enough, if there will be.

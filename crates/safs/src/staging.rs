@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file's bytes that are not written yet, or only as a fragment.
 
-use crate::budget::Charge;
+use crate::charge::Charge;
 use crate::format::{Extent, Ino, BLOCK};
-use crate::read_ahead::Readers;
+use crate::readers::Readers;
 use std::collections::BTreeMap;
 use zoned::ZoneId;
 

@@ -25,6 +25,8 @@ pub struct Zones {
     pub left: Vec<ZoneId>,
     /// The zone that takes what compaction finds of small files.
     pub shared: Option<ZoneId>,
+    /// Bytes that ceased to live in any zone since the mount.
+    pub died: u64,
 }
 
 impl Zones {
@@ -55,6 +57,7 @@ impl Zones {
             next: 0,
             left: Vec::new(),
             shared: None,
+            died: 0,
         };
         table.count_free();
         table
@@ -166,6 +169,7 @@ impl Zones {
             )
         })?;
         self.entries[zone.0 as usize].live_bytes = live;
+        self.died += delta.min(0).unsigned_abs();
         Ok(())
     }
 

@@ -7,8 +7,7 @@ mod common;
 use common::power::{Action, Actions, Cuts, Recorder};
 use common::{assert_sound, device_in_order, made, options, seeds, Random};
 use safs::format::{FileType, Ino, Superblock};
-use safs::image::ImageDevice;
-use safs::{make, recovery, Disk, Error, FileSystem, MakeOptions, Owner, Placement, XattrMode};
+use safs::{recovery, Disk, Error, FileSystem, Owner, Placement, XattrMode};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use zoned::{RamDevice, ZoneId, ZoneState, ZonedDevice};
@@ -156,20 +155,6 @@ fn no_zone_but_the_two_that_are_written_stays_open() {
         let open = (0..2 * HALF).filter(is_open).count();
         assert!(open <= 4, "{open} reserved zones are open");
     }
-}
-
-#[test]
-fn a_device_that_keeps_no_write_pointers_is_refused() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    file.as_file().set_len(64 << 20).unwrap();
-    let image = ImageDevice::create(file.path(), 1 << 20, Some(0)).unwrap();
-    let options = MakeOptions {
-        uuid: [7; 16],
-        label: [0; 64],
-        now_ns: 0,
-    };
-    let refused = make(image, options, |_| ()).err().unwrap().to_string();
-    assert!(refused.ends_with("keeps no write pointers"), "{refused}");
 }
 
 /// Values of the files' attributes.

@@ -125,16 +125,8 @@ impl Counters {
         traffic.requests += 1;
     }
 
-    /// As one JSON object.
-    pub fn write_json(&self, snapshot: &Snapshot, out: &mut dyn Write) -> fmt::Result {
-        out.write_str("{")?;
-        for (direction, traffic) in [("read", &self.read), ("written", &self.written)] {
-            for (name, traffic) in CLASS_NAMES.iter().zip(traffic) {
-                write!(out, "\"{name}_{direction}_bytes\":{},", traffic.bytes)?;
-                write!(out, "\"{name}_{direction}_requests\":{},", traffic.requests)?;
-            }
-        }
-        let fields: [(&str, u64); 26] = [
+    fn numbers(&self, snapshot: &Snapshot) -> [(&'static str, u64); 26] {
+        [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
             ("cache_entries", snapshot.cache_entries),
@@ -167,8 +159,19 @@ impl Counters {
             ),
             ("written_bytes", self.written.iter().map(|t| t.bytes).sum()),
             ("violations", snapshot.violations),
-        ];
-        for (name, value) in fields {
+        ]
+    }
+
+    /// As one JSON object.
+    pub fn write_json(&self, snapshot: &Snapshot, out: &mut dyn Write) -> fmt::Result {
+        out.write_str("{")?;
+        for (direction, traffic) in [("read", &self.read), ("written", &self.written)] {
+            for (name, traffic) in CLASS_NAMES.iter().zip(traffic) {
+                write!(out, "\"{name}_{direction}_bytes\":{},", traffic.bytes)?;
+                write!(out, "\"{name}_{direction}_requests\":{},", traffic.requests)?;
+            }
+        }
+        for (name, value) in self.numbers(snapshot) {
             write!(out, "\"{name}\":{value},")?;
         }
         for (name, ns) in activity::NAMES.iter().zip(snapshot.activity_ns) {

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -24,13 +25,15 @@ from shingle.build import kernel_tree
 from shingle.failure import Failure, unknown_name
 from shingle.machine.machine import Machine
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked, prune, used
+from shingle.paths import BUILD, ROOT, ContentKey, cache, files_below, locked, prune, room, used
 
 KERNEL_SOURCE = Path("/usr/src/linux-source-6.12.tar.xz")
 # Raised when the way of building changes in a manner that the inputs do not show.
 _RECIPE_VERSION = "1"
 # Entries of each kind that stay in the cache; a few tens of MiB each, on average.
 _KEPT = 40
+# What a first build writes into the cache and into build/ (the kernel's source alone is 1.7 GiB), and what a later one.
+_FIRST_CACHE_BYTES, _FIRST_BUILD_BYTES, _LATER_BYTES = 3 << 29, 3 << 30, 1 << 28
 _KERNEL_LIMIT_S = 2700.0
 _CARGO_LIMIT_S = 1800.0
 
@@ -42,6 +45,9 @@ _MORE = {
     "main": ROOT / "machine/checkers/92-statistics.config",
     "sanitize": ROOT / "machine/checkers/91-faults.config",
 }
+# What gcc begins an error's line with, and how many lines after it show the place.
+_ERROR = re.compile(r"^[^\s:]+:\d+(:\d+)?: (fatal )?error: ")
+_SHOWN_LINES = 12
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (verify/smp.py).
 SMP, KCSAN = "smp", "kcsan"
 # Where files are compiled that no kernel is made of.
@@ -100,6 +106,7 @@ def chosen(flavour: str) -> str:
 
 def everything(flavour: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
+    _check_release(KERNEL_SOURCE.name.removeprefix("linux-source-").removesuffix(".tar.xz"))
     crates = build_crates(progress=progress)
     _, mutant = _split(flavour)
     arguments = () if mutant in (None, CONTROL) else (f"jbd2.mutant={mutant}",)
@@ -156,19 +163,47 @@ def cargo() -> Iterator[dict[str, str]]:
         yield environment
 
 
+def _check_place() -> None:
+    """Refuses, before anything is built, a clone and a cache in which the build would end half way."""
+    if any(each.isspace() or each == ":" for each in str(ROOT)):
+        told = f"{ROOT}: the kernel's make takes no folder with spaces or colons in its path; move the clone."
+        raise Failure(told, status=2)
+    for folder, made, first in ((cache(), "cargo", _FIRST_CACHE_BYTES), (BUILD, "linux", _FIRST_BUILD_BYTES)):
+        folder.mkdir(parents=True, exist_ok=True)
+        needed = _LATER_BYTES if (folder / made).exists() else first
+        if room(folder) < needed:
+            told = f"{folder} has room for {room(folder) >> 20:,} MiB; what is built there takes {needed >> 20:,}."
+            raise Failure(told, status=2)
+
+
 def build_crates(*, progress: Progress = SILENT) -> Crates:
     stored = cache() / "crates" / crates_key()
     crates = Crates(*(stored / name for name in (*_PROGRAMS, "shingle_drive.o", *_OTHERS)))
     if stored.exists():
         used(stored)
         return crates
+    _check_place()
     with cargo() as environment, progress.task("building the drive and the guest's programs"):
         if stored.exists():
             return crates
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [*build, "-p", "drive-tool", "-p", "guest", "-p", "load", "-p", "probe", "-p", "crash-tool", "-p", "safs"],
+            [
+                *build,
+                "-p",
+                "drive-tool",
+                "-p",
+                "guest",
+                "-p",
+                "load",
+                "-p",
+                "probe",
+                "-p",
+                "crash-tool",
+                "-p",
+                "safs-tool",
+            ],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,
@@ -202,7 +237,7 @@ def pinned_version() -> str:
 def _check_release(found: str) -> None:
     """Refuses another release, to which patches do not fit; a later stable version of the same is only said."""
     if found.split(".")[:2] != pinned_version().split(".")[:2]:
-        raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.")
+        raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.", status=2)
 
 
 def mutants() -> dict[str, Path]:
@@ -364,15 +399,14 @@ def _configured(
     name: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], progress: Progress = SILENT
 ) -> _Make:
     """The source tree holds the recipe and the object folder `name` a configuration. The lock is held."""
-    if any(each.isspace() or each == ":" for each in str(ROOT)):
-        raise Failure(f"{ROOT}: the kernel's make takes no folder with spaces or colons in its path; move the clone.")
+    _check_place()
     tree = BUILD / "linux"
     if not kernel_tree.holds(tree, source_key()):
         with progress.task("unpacking the kernel source"):
             kernel_tree.unpack(kernel_source(), tree, source_key())
     found = kernel_tree.version_of((tree / "Makefile").read_text())
     _check_release(found)
-    kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version())
+    kernel_tree.apply(tree, made_of, found=found, pinned=pinned_version(), vanishing=_forget_objects)
     out = BUILD / name
     unfinished = out / ".unfinished"
     if unfinished.exists():
@@ -401,6 +435,12 @@ def _configured(
     return _Make(command, environment, out, log, found)
 
 
+def _forget_objects() -> None:
+    """A header is about to vanish, which kbuild does not notice, since it asks for what is newer: no object counts."""
+    for config in BUILD.glob("*/requested.config"):
+        config.with_name(".unfinished").touch()
+
+
 def _build_kernel(
     flavour: str, base: str, made_of: kernel_tree.Recipe, texts: Sequence[str], stored: Path, progress: Progress
 ) -> None:
@@ -409,13 +449,18 @@ def _build_kernel(
         _put_libgcov(make.out)
     image = "bzImage" if base in _ON_A_PC else "linux"
     with progress.task(f"building the kernel ({flavour})") as tell, _reporting(make.log, tell):
-        process.run(
-            [*make.command, f"-j{os.cpu_count() or 1}", image],
-            what=f"building the kernel ({flavour})",
-            limit_s=_KERNEL_LIMIT_S,
-            env=make.environment,
-            log=make.log,
-        )
+        try:
+            process.run(
+                [*make.command, f"-j{os.cpu_count() or 1}", image],
+                what=f"building the kernel ({flavour})",
+                limit_s=_KERNEL_LIMIT_S,
+                env=make.environment,
+                log=make.log,
+            )
+        except process.Ended as failure:
+            # make came to its end: what it had begun to write it has removed, and all else is whole.
+            (make.out / ".unfinished").unlink()
+            raise _compilers(failure) from None
     (make.out / ".unfinished").unlink()
     with stored_at(stored) as part:
         shutil.copy2(make.out / (f"arch/x86/boot/{image}" if base in _ON_A_PC else image), part / "linux")
@@ -426,6 +471,18 @@ def _build_kernel(
             notes.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2((make.out / name).with_suffix(".gcno"), notes)
             shutil.copy2(BUILD / "linux" / name, notes.with_suffix(".c"))
+
+
+def _compilers(failure: process.Ended) -> Failure:
+    """The failure of make, with the compiler's first error as its sentence, at our own file if it is one of ours."""
+    lines = failure.text.splitlines()
+    at = next((number for number, line in enumerate(lines) if _ERROR.match(line)), None)
+    if at is None:
+        return failure
+    name, rest = lines[at].split(":", 1)
+    name = name.rpartition("/linux/")[2].removeprefix("./")
+    own = next((f"{folder}/{name}" for folder in ("kernel", "machine") if (ROOT / folder / name).exists()), name)
+    return Failure(f"{own}:{rest}", detail=lines[at + 1 : at + 1 + _SHOWN_LINES])
 
 
 def compiled_alone(

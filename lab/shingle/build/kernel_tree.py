@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,8 +80,11 @@ def unpack(tarball: Path, tree: Path, key: str) -> None:
     (tree / ".shingle" / "source").write_text(key)
 
 
-def apply(tree: Path, recipe: Recipe, *, found: str, pinned: str) -> None:
-    """Makes the tree hold the source with exactly this recipe on top."""
+def apply(tree: Path, recipe: Recipe, *, found: str, pinned: str, vanishing: Callable[[], None] = lambda: None) -> None:
+    """Makes the tree hold the source with exactly this recipe on top.
+
+    `vanishing` is called before a header goes that was there.
+    """
     touched = set(recipe.overlay)
     for patch in recipe.patches:
         touched |= touched_by(patch.read_text())
@@ -95,6 +98,8 @@ def apply(tree: Path, recipe: Recipe, *, found: str, pinned: str) -> None:
         wanted = _compose(tree, Path(scratch), recipe, touched, found=found, pinned=pinned)
     for name in sorted(before - touched):
         wanted[name] = _pristine(tree, name)
+    if any(content is None and name.endswith(".h") and (tree / name).exists() for name, content in wanted.items()):
+        vanishing()
     for name, content in wanted.items():
         _put(tree / name, content)
     state.write_text(json.dumps(sorted(touched)))

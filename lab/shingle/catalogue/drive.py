@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-import tempfile
+import subprocess
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.machine.machine import Tick
 from shingle.machine.progress import SILENT, CacheLimits, Progress
-from shingle.paths import IN_MACHINE, ROOT, ContentKey, cache, locked, run_directory, used
+from shingle.paths import IN_MACHINE, ROOT, ContentKey, cache, locked, run_folder, used
 
 # mkfs writes some 58 GiB of zeros to an 8 TB drive: hours of virtual time are fine.
 _FORMAT_LIMIT_S = 1200.0
@@ -125,6 +125,22 @@ def _from_file(path: Path) -> Profile:
         raise Failure(f"{path} is not TOML: {error}.", status=2) from None
 
 
+def is_own(profile: Profile) -> bool:
+    """Whether it is a file of the user's."""
+    return profile.path.parent != ROOT / "drives"
+
+
+def check(crates: build.Crates, profile: Profile) -> None:
+    """Refuses, with line and key, a profile of the user's own that the drive does not take."""
+    if is_own(profile):
+        said = subprocess.run(
+            [crates.tool, "profile", "check", profile.path], capture_output=True, text=True, timeout=60, check=False
+        )
+        if said.returncode != 0:
+            wrong = said.stdout.splitlines() or said.stderr.splitlines()
+            raise Failure(wrong[0], detail=wrong[1:], status=2)
+
+
 def changed(profile: Profile, key: str, value: float) -> Profile:
     """The same drive with another value of one number (`translation.idle`), as a file of its own."""
     section, _, name = key.partition(".")
@@ -157,7 +173,7 @@ def capacity_of(profile: Profile) -> int:
         capacity = profile.values["host"]["capacity"]
         return int(capacity["value"] * _BYTES[capacity["unit"]])
     except (KeyError, TypeError):
-        raise Failure(f"{profile.path.name} names no capacity in bytes.") from None
+        raise Failure(f"{profile.path.name} names no capacity in bytes.", status=2) from None
 
 
 def is_host_managed(profile: Profile) -> bool:
@@ -318,9 +334,9 @@ def _age(
 ) -> None:
     with (
         build.stored_at(stored) as part,
-        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+        run_folder() as scratch,
     ):
-        after = Path(scratch) / "after.drive"
+        after = scratch / "after.drive"
         steps = (job.mount(variant.kernel_name), job.run(age.argv), job.umount(), job.save())
         boot = machine.Boot(
             steps=steps,
@@ -332,11 +348,11 @@ def _age(
             host_limit_s=_AGE_LIMIT_S,
         )
         try:
-            machine.run(built.machine, boot, Path(scratch), watch=watch)
+            machine.run(built.machine, boot, scratch, watch=watch)
         except Failure as failure:
             raise Failure(f"ageing {variant.name}: {failure}", detail=failure.detail) from None
-        build.tool_output(built.crates, "clean", after, "-o", Path(scratch) / "clean.drive")
-        shutil.copyfile(Path(scratch) / "clean.drive", part / "x.drive")
+        build.tool_output(built.crates, "clean", after, "-o", scratch / "clean.drive")
+        shutil.copyfile(scratch / "clean.drive", part / "x.drive")
 
 
 def _format(
@@ -350,9 +366,9 @@ def _format(
 ) -> None:
     with (
         build.stored_at(stored) as part,
-        tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch,
+        run_folder() as scratch,
     ):
-        out = Path(scratch)
+        out = scratch
         empty, dirty = out / "empty.drive", out / "dirty.drive"
         create(built.crates, profile, empty, seed=seed, capacity_bytes=capacity_bytes, used=True)
         steps = [job.run(_mkfs(profile, variant), stdout="mkfs.txt", limit_s=_MKFS_VIRTUAL_LIMIT_S), job.sync()]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The workloads: the papers' parameters times a scale (FAST'17, sections 4.2.1 and 4.2.2, and others), and those that
-are files, in workloads/ or the user's own: personalities (.toml) and jobs of fio (.fio).
+are files, in workloads/ or the user's own: personalities (.toml), jobs of fio (.fio) and scripts (.sh).
 
 A workload is one phase. Phases that need what another made (RemoveDirs needs a
 tree) bring it along. Each phase ends with its sync; before the next one the
@@ -9,13 +9,12 @@ caches are dropped and the drive cleans up. The unmount is a phase of its own.
 
 from __future__ import annotations
 
-import tomllib
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from shingle.catalogue import build_trace, fio
+from shingle.catalogue import build_trace, fio, personality
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job
 from shingle.paths import ROOT
@@ -23,7 +22,6 @@ from shingle.paths import ROOT
 UNMOUNT = "unmount"
 # At the least of them MakeDirs makes eight directories.
 LEAST_SCALE, MOST_SCALE = 1e-5, 100.0
-MOST_THREADS = 1000
 KERNEL_BUILD = ROOT / "traces/kernel-build.xz"
 # The microbenchmarks of section 4.2.1, in an order in which each finds the tree that it needs.
 DIRECTORIES = ("MakeDirs", "ListDirs", "TarDirs", "RemoveDirs")
@@ -46,6 +44,11 @@ class Workload:
     writes_bytes: int = 0
     # A recorded build that the generator reads (docs/reference/build-traces.md).
     trace: Path | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it runs for a time, so that what it got done is its result."""
+        return isinstance(self.arguments(1.0).get("duration_s"), float) and self.needs is not None
 
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         arguments = self.arguments(scale)
@@ -71,6 +74,19 @@ class FioJobs(Workload):
 
     def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
         return fio.steps(self.name, fio.scaled(self.text, scale, time_scale), seed=seed, only_create=self.only_create)
+
+
+@dataclass(frozen=True)
+class Script(Workload):
+    """A script of the user's own, for whatever programs the host has: run by sh, the file system as its folder."""
+
+    text: str = ""
+
+    def steps(self, *, scale: float, time_scale: float, seed: int, latency: bool = False) -> list[job.Step]:
+        file = f"/run/{self.name}.sh"
+        told = {"SCALE": f"{scale:g}", "SEED": str(seed)}
+        run = job.run(["/bin/sh", "-e", file], stdout=f"{self.name}.txt", env=told, phase=self.name)
+        return [job.write(file, self.text), run | {"cwd": job.MOUNT_POINT}]
 
 
 def _scaled(count: int, scale: float) -> int:
@@ -251,25 +267,31 @@ FILES_ONLY = "-files"
 
 def of_file(path: Path) -> tuple[Workload, Workload]:
     """Two workloads: the files that a personality or a job file of fio wants, and its work on them."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{path} cannot be read: {error}.", status=2) from None
+    text = _text_of(path)
     return _personality(path, text) if path.suffix == ".toml" else _fio(path, text)
+
+
+def of_script(path: Path) -> Script:
+    text = _text_of(path)
+    said = subprocess.run(["sh", "-n", path], capture_output=True, text=True, timeout=60, check=False)
+    if said.returncode != 0:
+        raise Failure(f"{said.stderr.strip().splitlines()[-1]}; sh does not take the script.", status=2)
+    return Script(path.stem, "sh", f"the script {path}", lambda scale: {"script": text}, text=text)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Failure(f"{path}: {why}; expected a file of a workload: .toml, .fio or .sh.", status=2) from None
 
 
 def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
     """What its keys mean, `load show personality` says; the scale goes into entries and time."""
-    try:
-        given = tomllib.loads(text)
-        sets, duration_s = given["filesets"], given["duration_s"]
-        writes_bytes = sum(each["entries"] * each["mean_bytes"] for each in sets)
-    except tomllib.TOMLDecodeError as error:
-        raise Failure(f"{path} is not TOML: {error}.", status=2) from None
-    except KeyError as missing:
-        told = f"{path} has no {missing}; it is no personality (docs/reference/workloads.md)."
-        raise Failure(told, status=2) from None
-    _check_personality(path, given)
+    given = personality.read(path, text)
+    sets, duration_s = given["filesets"], given["duration_s"]
+    writes_bytes = sum(each["entries"] * each["mean_bytes"] for each in sets)
     summary = given.pop("summary", f"the personality {path}")
     name = path.stem
 
@@ -286,20 +308,6 @@ def _personality(path: Path, text: str) -> tuple[Workload, Workload]:
         name + FILES_ONLY, "personality", f"the files of {name}", arguments("create"), writes_bytes=writes_bytes
     )
     return made, Workload(name, "personality", summary, arguments("run"), made.name)
-
-
-def _check_personality(path: Path, given: Mapping[str, Any]) -> None:
-    """What can be told without the generator, which refuses the rest inside the machine."""
-    known = {str(each.get("name")) for each in given["filesets"]}
-    for each in given["filesets"]:
-        if not isinstance(each["entries"], int) or each["entries"] < 1:
-            raise Failure(f"{path}: entries = {each['entries']}; expected a number of files from 1.", status=2)
-    for each in given.get("threads", []):
-        if not 1 <= each.get("count", 1) <= MOST_THREADS:
-            raise Failure(f"{path}: count = {each['count']}; expected 1 to {MOST_THREADS:,} threads.", status=2)
-        for operation in each.get("flow", []):
-            if operation.get("fileset", next(iter(known))) not in known:
-                raise unknown_name(f"fileset in {path}", operation["fileset"], known)
 
 
 def _fio(path: Path, text: str) -> tuple[Workload, Workload]:
@@ -339,6 +347,11 @@ class Plan:
         return (*self.names, UNMOUNT)
 
     @property
+    def timed(self) -> bool:
+        """Whether a load of it runs for a time, so that what it got done is its result."""
+        return any(WORKLOADS[name].timed for name in self.names)
+
+    @property
     def traces(self) -> frozenset[Path]:
         """Recorded builds that the machine needs, uncompressed."""
         found = (WORKLOADS[name].trace for name in self.names if name in WORKLOADS)
@@ -353,6 +366,12 @@ class Plan:
             for name, each in found
             if isinstance(each, FioJobs)
         }
+
+    @property
+    def scripts(self) -> dict[str, str]:
+        """The scripts of those phases that are one."""
+        found = ((name, WORKLOADS.get(name)) for name in self.names)
+        return {name: each.text for name, each in found if isinstance(each, Script)}
 
     def _time_scale(self, name: str) -> float:
         return self.scales[name] if self.time_scale is None else self.time_scale
@@ -374,6 +393,10 @@ class Plan:
 
 def find(name: str) -> Workload:
     """The workload of this name, or of a file of the user's own; that one and its files are known from now on."""
+    if name.endswith(".sh"):
+        script = of_script(Path(name))
+        WORKLOADS[script.name] = script
+        return script
     if name.endswith((".toml", ".fio")):
         made, wanted = of_file(Path(name))
         if isinstance(wanted, FioJobs):

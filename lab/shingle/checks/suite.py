@@ -22,6 +22,15 @@ from shingle.paths import ROOT
 FOLDERS = ("tests/style", "lab/tests", "tests/crates", "tests/machine", "tests/kernel")
 
 
+# What runs only when it is asked for, as it needs what a host may lack: its mark, and where its tests are.
+PARTS = {
+    "stock_kernel": "stock_kernel",
+    "clients": "safs_clients",
+    "browser": "tests/browser",
+    "slurm": "tests/cluster",
+}
+
+
 def test_files() -> list[Path]:
     files: list[Path] = []
     for folder in FOLDERS:
@@ -68,17 +77,13 @@ def main(
     names: Sequence[str],
     *,
     sanitize: bool,
-    stock_kernel: bool = False,
-    clients: bool = False,
-    in_browser: bool = False,
+    parts: Sequence[str] = (),
 ) -> int:
-    """Runs the tests in a pytest of their own and returns its status."""
+    """Runs the tests, or these parts of them alone, in a pytest of their own and returns its status."""
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
-    parts = {"stock_kernel": stock_kernel, "safs_clients": clients, "tests/browser": in_browser}
-    only = [part for part, asked_for in parts.items() if asked_for]
-    files = select(wanted or only, test_files())
+    files = select(wanted or [PARTS[part] for part in parts], test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
         for flavour in flavours_for(files):
             build.everything(build.chosen(flavour), progress=progress)
@@ -86,12 +91,8 @@ def main(
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
     if sanitize:
         environment["SHINGLE_SANITIZE"] = "1"
-    if stock_kernel:
-        environment["SHINGLE_STOCK_KERNEL"] = "1"
-    if clients:
-        environment["SHINGLE_CLIENTS"] = "1"
-    if in_browser:
-        environment["SHINGLE_BROWSER"] = "1"
+    environment |= {f"SHINGLE_{part.upper()}": "1" for part in parts}
+    if "browser" in parts:
         environment["PYTHONPATH"] += f":{browser.packages()}"
     arguments = [*command, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

@@ -4,16 +4,24 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 from rich.console import Console
 
+from shingle.catalogue import drive, workload
+from shingle.catalogue import fs as file_systems
 from shingle.failure import Failure, unknown_name
+from shingle.machine.progress import Terminal
+from shingle.runs import experiment
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
+# What a shell sets to ask for completions.
+COMPLETION = "_SHINGLE_COMPLETE"
 # As the drive takes it.
 SEED = click.IntRange(0, (1 << 64) - 1)
 
@@ -35,6 +43,45 @@ def check_folder(folder: Path) -> None:
 
 def comma_separated(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
+
+
+class _Names(click.ParamType[str]):
+    """A name, or several with commas between, which a shell can complete; whether it is known is checked elsewhere."""
+
+    def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, begun = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{each}") for each in self._known() if each.startswith(begun)]
+
+
+DRIVE = _Names("name", drive.profiles)
+FILE_SYSTEMS = _Names("names", lambda: file_systems.FILE_SYSTEMS)
+WORKLOADS = _Names("names", lambda: workload.WORKLOADS)
+EXPERIMENT = _Names("name", lambda: (each.split("-")[0] for each in experiment.names()))
+
+
+def _quiet(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    err.quiet = err.quiet or asked
+
+
+def _verbose(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    Terminal.verbose = Terminal.verbose or asked
+
+
+def add_verbosity(command: click.Command) -> None:
+    """Gives a command, and all commands below it, --quiet and --verbose."""
+    command.params += [
+        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_quiet, help="Show no progress."),
+        click.Option(
+            ["-v", "--verbose"], is_flag=True, expose_value=False, callback=_verbose,
+            help="Progress as lines that stay, one every five seconds.",
+        ),
+    ]  # fmt: skip
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        add_verbosity(each)
 
 
 class Group(click.Group):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import examples, out
+from shingle.cli.base import check_folder, err, examples, out
 from shingle.failure import Failure
+from shingle.machine.progress import Terminal
 from shingle.runs import experiment, record
 
 
@@ -21,5 +22,7 @@ def command(name: str, records: Path, stem: Path) -> None:
     chosen = experiment.find(name)
     if chosen.draw is None:
         raise Failure(f"{chosen.name} has no figure of its own.", status=2)
-    chosen.draw(record.read(records), stem)
+    check_folder(stem.parent)
+    with Terminal(err) as progress, progress.task(chosen.name):
+        chosen.draw(record.read(records), stem)
     out.print(f"{stem}.svg and {stem}.png", soft_wrap=True)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from shingle import process
 from shingle.build import build
-from shingle.cli.base import err
+from shingle.cli.base import err, out
 from shingle.failure import Failure
 from shingle.machine.progress import Terminal
 
@@ -27,9 +28,15 @@ def crates() -> build.Crates:
 
 
 def run_tool(*arguments: str | Path) -> None:
-    """Runs `shingle-drive`, which prints for itself; its error sentence becomes ours."""
-    with process.started([crates().tool, *arguments], stderr=-1) as running:
-        _, said = running.communicate(timeout=_LIMIT_S)
+    """Runs `shingle-drive` and prints what it says; its error sentence becomes ours."""
+    tool = crates().tool
+    with (
+        Terminal(err) as progress,
+        progress.task(f"shingle-drive {arguments[0]}"),
+        process.started([tool, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running,
+    ):
+        printed, said = running.communicate(timeout=_LIMIT_S)
+    out.file.write(printed.decode(errors="replace"))
     if running.returncode != 0:
         lines = said.decode(errors="replace").strip().splitlines() or [f"shingle-drive {arguments[0]} failed."]
         usage = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]

@@ -22,14 +22,14 @@ _DRIVES = ROOT / "drives"
 
 
 class _Drives(click.Group):
-    """A group in which the name of a drive is a command: it shows the drive."""
+    """A group in which the name of a drive, or a profile of one's own, is a command: it shows the drive."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         first = args[0] if args else ""
         if first and not first.startswith("-") and first not in self.commands:
-            if first not in drive.profiles():
+            if first not in drive.profiles() and not first.endswith(".toml"):
                 raise unknown_name("drive or command", first, [*self.commands, *drive.profiles()])
             args = ["show", *args]
         return super().resolve_command(ctx, args)
@@ -42,6 +42,7 @@ class _Drives(click.Group):
     epilog=examples(
         "drives",
         "drives st8000as0002",
+        "drives mine.toml",
         "drives validate --full",
         "drives load st8000as0002 --op randwrite --block 4k --range 512G --count 500000",
     ),
@@ -75,11 +76,18 @@ def show(name: str) -> None:
 @click.option("--page", type=click.Path(dir_okay=False, path_type=Path), help="Write drive-validation.md here.")
 @click.option("--figure", type=click.Path(file_okay=False, path_type=Path), help="Draw the page's figures here.")
 def validate(names: tuple[str, ...], full: bool, record: Path | None, page: Path | None, figure: Path | None) -> None:
-    """Compare drives with what was measured on real ones."""
-    for name in names:
-        drive.find(name)
+    """Compare drives with what was measured on real ones; look for mistakes in a profile of your own (x.toml)."""
+    profiles = [drive.find(name) for name in names]
     if page is not None and (names or not full):
         raise Failure("--page shows all drives and all rows: it needs --full and no NAME.", status=2)
+    for own in (each for each in profiles if drive.is_own(each)):
+        drive.check(crates(), own)
+        out.print(
+            f"{own.path.name}: no mistake in it. No measurements of it are known to compare it with.", soft_wrap=True
+        )
+    names = tuple(each.name for each in profiles if not drive.is_own(each))
+    if profiles and not names:
+        return
     with tempfile.TemporaryDirectory(prefix="shingle-") as scratch:
         rows = Path(scratch) / "rows.jsonl"
         options = ["--full"] if full else []
@@ -118,4 +126,6 @@ def load(
     """Make random or sequential requests, and show latencies, stalls and the cache over time. No kernel runs."""
     options: list[str | Path] = ["--op", op, "--block", block, "--count", str(count), "--depth", str(depth)]
     options += [] if size is None else ["--range", size]
-    run_tool("load", "--profile", drive.find(name).path, *options, *common_options(seed, new, record))
+    profile = drive.find(name)
+    drive.check(crates(), profile)
+    run_tool("load", "--profile", profile.path, *options, *common_options(seed, new, record))

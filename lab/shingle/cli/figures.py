@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import err, examples, out
+from shingle.cli.base import check_folder, err, examples, out
 from shingle.evidence import figures
 from shingle.failure import Failure
+from shingle.machine.progress import Terminal
 from shingle.paths import BUILD
 from shingle.runs import experiment
 from shingle.runs.record import NotRecorded
@@ -24,9 +25,11 @@ from shingle.runs.record import NotRecorded
 def command(names: tuple[str, ...], folder: Path) -> None:
     """Redraw the papers' figures from the records in results/, as SVG and PNG. Nothing is run."""
     drawn = 0
+    check_folder(folder)
     for chosen in figures.drawn_by(names):
         try:
-            stem = figures.draw(chosen, folder, experiment.records_of(chosen))
+            with Terminal(err) as progress, progress.task(chosen.name):
+                stem = figures.draw(chosen, folder, experiment.records_of(chosen))
         except NotRecorded as missing:
             err.print(f"{missing}", markup=False, soft_wrap=True)
             continue

@@ -23,11 +23,13 @@ from shingle.cli import (
     claims,
     clean,
     compare,
+    completion,
     coverage,
     crash,
     demo,
     draw,
     drives,
+    equal,
     figures,
     file_systems,
     lazy,
@@ -44,7 +46,7 @@ from shingle.cli import (
     watch,
     workloads,
 )
-from shingle.cli.base import Group, err, examples
+from shingle.cli.base import COMPLETION, Group, add_verbosity, err, examples
 from shingle.failure import Failure
 from shingle.paths import ROOT
 
@@ -52,8 +54,9 @@ _EXIT_INTERRUPTED = 130
 # What a host lacks is no fault of the program, and no traceback.
 _OF_THE_HOST = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _VERBS = (
-    architecture, build, cell, cells, check, claims, clean, compare, coverage, crash, demo, draw, drives, figures,
-    file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture, watch, workloads,
+    architecture, build, cell, cells, check, claims, clean, compare, completion, coverage, crash, demo, draw, drives,
+    equal, figures, file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture,
+    watch, workloads,
 )  # fmt: skip
 
 
@@ -76,6 +79,7 @@ def cli() -> None:
 
 for _verb in _VERBS:
     cli.add_command(_verb.command)
+    add_verbosity(_verb.command)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
@@ -91,8 +95,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     try:
-        cli.main(prog_name="./shingle", standalone_mode=False)
+        cli.main(prog_name="./shingle", standalone_mode=False, complete_var=COMPLETION)
     except Failure as failure:
+        err.quiet = False
         for text in failure.detail:
             err.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
         err.print(f"shingle: {failure}", markup=False, soft_wrap=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import examples, out
-from shingle.paths import BUILD
+from shingle.cli.base import check_folder, err, examples, out
+from shingle.machine.progress import Terminal
+from shingle.paths import BUILD, put_whole
 
 
 @click.command("report", epilog=examples("report", "report --record mine.jsonl -o mine.html"))
@@ -25,6 +26,8 @@ def command(record_files: tuple[Path, ...], output: Path) -> None:
     # Only here: figures take seconds to draw.
     from shingle.evidence import report
 
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report.html(record_files))
+    check_folder(output.parent)
+    with Terminal(err) as progress, progress.task("drawing the report") as tell:
+        page = report.html(record_files, tell)
+    put_whole(output, page.encode())
     out.print(f"report: {output}", markup=False, soft_wrap=True)

@@ -25,5 +25,6 @@ def command(drive_name: str, fs_name: str, seed: int) -> None:
     file_systems.check_fits(variant, profile.name, drive.capacity_of(profile))
     with Terminal(err) as progress:
         built = build.everything(progress=progress)
+        drive.check(built.crates, profile)
         formatted = drive.formatted(built, profile, variant, seed=seed, progress=progress)
     shell.interactive(built, variant, formatted, seed=seed)

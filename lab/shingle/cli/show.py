@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shingle.cli.base import examples, out, wide_option
+from shingle.cli.base import check_folder, examples, out, wide_option
 from shingle.evidence import own, table
 from shingle.failure import Failure
 from shingle.runs import record
@@ -26,6 +26,7 @@ def command(files: tuple[Path, ...], as_csv: bool, stem: Path | None, wide: bool
     if not records:
         raise Failure(f"{', '.join(map(str, files))}: no records.", status=2)
     if stem is not None:
+        check_folder(stem.parent)
         own.draw(records, stem)
     if as_csv:
         out.file.write(own.as_csv(records))

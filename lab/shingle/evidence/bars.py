@@ -8,6 +8,7 @@ range, or beyond it on the better side, is hatched.
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 NO_RECORD = "no record"
 _HEIGHT_IN, _ROW_IN, _LEGEND_IN, _WIDTH_IN = 0.8, 0.2, 0.45, 7.2
+# A value and the paper's get a text each, if they are so much of the longest bar apart.
+_APART = 0.15
+# Longer labels leave no room for bars.
+_LABEL_CHARACTERS = 60
 _VERDICTS: dict[Verdict, str] = {
     "reproduced": "here, as the paper or better",
     "passed": "here, as the paper or better",
@@ -133,8 +138,10 @@ def draw(panels: Sequence[Panel], stem: Path) -> None:
             len(panels), figsize=(_WIDTH_IN, height), squeeze=False, gridspec_kw={"height_ratios": heights}
         )
         legend: dict[str, Artist] = {}
+        # A part has the same colour in all panels, and no other part has it.
+        names = list(dict.fromkeys(name for panel in panels for bar in panel.bars for name, _ in bar.parts))
         for own, panel in zip(axes[:, 0], panels, strict=True):
-            legend |= _draw_panel(own, panel)
+            legend |= _draw_panel(own, panel, names)
         if list(legend) != ["here"]:
             figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=4, fontsize=7)
         # The constrained layout is solved in an order of addresses: its last digits are others each time.
@@ -144,7 +151,7 @@ def draw(panels: Sequence[Panel], stem: Path) -> None:
         plot.save(figure, stem)
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
+def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str]) -> dict[str, Artist]:
     """Draws it, and returns what its legend needs."""
     looks = {
         "here": (plot.BLUE, ""),
@@ -154,7 +161,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     }
     legend: dict[str, Artist] = {}
     edge = {"edgecolor": plot.INK, "linewidth": 0.5, "height": 0.66}
-    names = list(dict.fromkeys(name for bar in panel.bars for name, _ in bar.parts))
+    longest = max((max(*bar.values, bar.low or 0.0, bar.high or 0.0) for bar in panel.bars if bar.values), default=0.0)
     for place, bar in enumerate(panel.bars):
         mean = statistics.fmean(bar.values) if bar.values else 0.0
         left = 0.0
@@ -169,10 +176,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
         if len(bar.values) > 1:
             axes.errorbar(mean, place, xerr=statistics.stdev(bar.values), color=plot.INK, capsize=2, linewidth=0.8)
         legend |= _mark(axes, place, bar.low, bar.high)
-        text = (number(mean) if bar.values else bar.note) + _paper(bar)
-        at = max(mean, bar.low or 0.0, bar.high or 0.0)
-        axes.annotate(text, (at, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
-    axes.set_yticks(range(len(panel.bars)), [bar.label for bar in panel.bars])
+        _write(axes, place, bar, mean, longest)
+    axes.set_yticks(range(len(panel.bars)), [textwrap.fill(bar.label, _LABEL_CHARACTERS) for bar in panel.bars])
     axes.set_ylim(len(panel.bars) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:,g}")
@@ -186,15 +191,34 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     return legend
 
 
+def _write(axes: Axes, place: int, bar: Bar, mean: float, longest: float) -> None:
+    """The value behind its bar and the paper's behind its mark, or both behind the farther one if that is near."""
+    here = _shown(mean) if bar.values else bar.note
+    paper = _paper(bar)
+    mark = max(bar.low or 0.0, bar.high or 0.0)
+    style = {"textcoords": "offset points", "va": "center", "fontsize": 7}
+    if paper and mark - mean > _APART * longest:
+        axes.annotate(here, (mean, place), (6, 0), **style)  # type: ignore[arg-type]
+        axes.annotate(paper, (mark, place), (6, 0), **style)  # type: ignore[arg-type]
+        return
+    text = f"{here}  ({paper})" if paper else here
+    axes.annotate(text, (max(mean, mark), place), (6, 0), **style)  # type: ignore[arg-type]
+
+
+def _shown(value: float) -> str:
+    """Two digits that count; all of them in front of the point. The tables have more."""
+    return f"{value:,.0f}" if abs(value) >= 10 or value == 0 else f"{value:.2g}"
+
+
 def _paper(bar: Bar) -> str:
     """What the paper says, in words."""
     if bar.low is None and bar.high is None:
         return ""
     if bar.low == bar.high:
-        return f"  (paper: {number(bar.low or 0.0)})"
+        return f"paper: {number(bar.low or 0.0)}"
     if bar.low is not None and bar.high is not None:
-        return f"  (paper: {number(bar.low)} to {number(bar.high)})"
-    return f"  (paper: {'at most' if bar.low is None else 'at least'} {number(bar.high or bar.low or 0.0)})"
+        return f"paper: {number(bar.low)} to {number(bar.high)}"
+    return f"paper: {'at most' if bar.low is None else 'at least'} {number(bar.high or bar.low or 0.0)}"
 
 
 def _mark(axes: Axes, place: int, low: float | None, high: float | None) -> dict[str, Artist]:

@@ -88,8 +88,20 @@ def expected(claim: Claim, scale: float) -> str:
 def ours(each: Judged) -> str:
     if not each.values:
         return ""
-    spread = "" if each.deviation is None else f" ± {number(each.deviation)}"
-    return f"{number(each.mean)}{spread} {each.claim.unit}".strip()
+    return f"{with_spread(each.mean, each.deviation or 0.0)} {each.claim.unit}".strip()
+
+
+def with_spread(mean: float, deviation: float) -> str:
+    """A mean of seeds, to the second digit of its standard deviation, if there is one, and to three of its own."""
+    if not deviation:
+        return number(mean)
+    places = min(_places(mean, 3), _places(deviation, 2))
+    return f"{mean:,.{places}f} ± {deviation:,.{places}f}"
+
+
+def _places(value: float, digits: int) -> int:
+    """Behind the point, so that so many digits of it are shown."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def error(each: Judged) -> str:

@@ -24,7 +24,8 @@ from shingle.machine.machine import NS_PER_S, Tick
 from shingle.machine.progress import CacheLimits
 from shingle.machine.trace import Trace
 
-_COLOURS = {"data": plot.GREY, "metadata": plot.RED, "journal": plot.BLUE, "superblock": plot.YELLOW}
+# In the order in which they are drawn: where metadata are scattered data are, too, and would hide them.
+_COLOURS = {"data": plot.CYAN, "metadata": plot.RED, "journal": plot.BLUE, "superblock": plot.YELLOW}
 _OPERATIONS = {"written": (1, plot.INK), "read": (0, plot.GREEN)}
 _BINS = 200
 _GIB = 1 << 30
@@ -102,7 +103,7 @@ def _seconds(times_ns: npt.NDArray[Any], start: int) -> npt.NDArray[np.float64]:
 
 def _draw_phases(axes: Axes, one: Series, start: int, length_s: float) -> None:
     """Shades the phases; what is white between them is the drive's cleaning."""
-    axes.set_title(one.label, pad=26)
+    axes.set_title(f"{one.label}: quiet after {_length_s(one):,.0f} s", pad=26)
     free = 0.0
     for name, begin, end in one.phases:
         begin, end = begin - start / NS_PER_S, end - start / NS_PER_S
@@ -134,7 +135,8 @@ def _draw_fill(axes: Axes, one: Series, start: int) -> None:
     if one.limits is not None and one.ticks:
         times = [(tick.now_ns - start) / NS_PER_S for tick in one.ticks]
         fill = [100 * one.limits.fill(tick) for tick in one.ticks]
-        axes.fill_between(times, fill, color=plot.RED, linewidth=0, alpha=0.7)
+        # Not a colour of a class: what is to be cleaned is data as well as metadata.
+        axes.fill_between(times, fill, color=plot.PURPLE, linewidth=0, alpha=0.7)
 
 
 def _fullest(one: Series) -> float:
@@ -150,6 +152,8 @@ def _draw_offsets(axes: Axes, one: Series, start: int) -> None:
             writes["sector"] * float(_SECTOR) / _GIB,
             # The dots grow with the request, as the paper's do.
             s=0.4 + np.sqrt(writes["sectors"] / 64.0),
+            # So that each is seen below the other.
+            alpha=0.5,
             color=colour,
             linewidths=0,
             rasterized=True,

@@ -7,12 +7,15 @@ The page is report.html.j2; report.css and report.js go into it. The same record
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import re
 import statistics
+import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,12 +25,16 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from shingle.evidence import claims_page, figures, finding, own, plot, table
+from shingle.paths import ROOT
 from shingle.runs import experiment, record
-from shingle.runs.claims import Judged, Verdict, judged, number
+from shingle.runs.claims import Judged, Verdict, judged
 from shingle.runs.experiment import Experiment
 from shingle.runs.record import NotRecorded, Record
 
 _HERE = Path(__file__).parent
+_LIMIT_S = 30
+# Its figure stands at the top: what all of it comes to.
+FIRST = "e42-full-cache"
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # What a verdict looks like without its colour.
 _SIGNS: dict[Verdict, str] = {
@@ -55,6 +62,13 @@ class Cell:
         return self.key or self.text
 
 
+_MARKS = {
+    True: Cell("held", sign="✓", look="good"),
+    False: Cell("not held", sign="✗", look="off"),
+    None: Cell("not recorded", sign="○", look="open"),
+}
+
+
 @dataclass(frozen=True)
 class Table:
     """Everything that the page needs of one; the first column names the row."""
@@ -64,19 +78,35 @@ class Table:
     columns: tuple[tuple[str, bool], ...]  # heading, whether numbers
     rows: tuple[tuple[Cell, ...], ...]
 
+    @property
+    def csv(self) -> str:
+        """All of it as a link that carries its file."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([heading for heading, _ in self.columns])
+        # A number as it was measured, where the cell shows it rounded.
+        writer.writerows(
+            [cell.key.strip() or cell.text if number else cell.text
+             for cell, (_, number) in zip(row, self.columns, strict=True)]
+            for row in self.rows
+        )  # fmt: skip
+        return f"data:text/csv;base64,{base64.b64encode(text.getvalue().encode()).decode()}"
+
 
 @dataclass(frozen=True)
 class Section:
     """An experiment."""
 
     name: str
+    title: str
     claim: str
     source: str
     command: str
     setting: str
     scaling: str
     finding: Markup
-    held: tuple[str, ...]
+    # What a run must show, and whether these records do.
+    held: tuple[tuple[str, Cell], ...]
     claims: Table | None
     records: Table | None
     figure: Markup | None
@@ -89,12 +119,16 @@ class Off:
     """Claims of one experiment that are not reproduced, and why."""
 
     name: str
+    title: str
     reason: str
     claims: Table
 
 
-def html(files: Sequence[Path] = ()) -> str:
-    """The page, of the records in `files`, those of no experiment included, or of those in results/."""
+def html(files: Sequence[Path] = (), tell: Callable[[str], None] = lambda text: None) -> str:
+    """The page, of the records in `files`, those of no experiment included, or of those in results/.
+
+    `tell` is told which experiment is being drawn.
+    """
     given = [each for path in files for each in record.read(path)]
     if files and not given:
         raise NotRecorded(f"{', '.join(map(str, files))}: no records.")
@@ -103,7 +137,8 @@ def html(files: Sequence[Path] = ()) -> str:
     chosen_from = experiment.all_of_them()
     experiments = {each.name for each in chosen_from}
     with tempfile.TemporaryDirectory(prefix="shingle-report-") as folder:
-        for chosen in chosen_from:
+        for number, chosen in enumerate(chosen_from, 1):
+            tell(f"{chosen.name}, {number} of {len(chosen_from)}")
             kept = (
                 [each for each in given if each["experiment"] == chosen.name]
                 if files
@@ -128,6 +163,8 @@ def html(files: Sequence[Path] = ()) -> str:
         sections=sections,
         off=off,
         headline=claims_page.headline(everything[False], everything[True]),
+        state=_state(),
+        first=next((each for each in sections if each.name == FIRST and each.figure), None),
         verdicts=_verdicts([*everything[False], *everything[True]]),
         records=records,
         style=Markup((_HERE / "report.css").read_text()),
@@ -136,18 +173,31 @@ def html(files: Sequence[Path] = ()) -> str:
     )
 
 
+def _state() -> str:
+    """The commit of the clone and its date, so that the same commit gives the same bytes; empty without git."""
+    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=commit %h of %cs"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=_LIMIT_S).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
 def _section(
     chosen: Experiment, records: Sequence[Record], rows: Sequence[Judged], figure: Markup | None, undrawn: str
 ) -> Section:
     return Section(
         name=chosen.name,
+        title=_title(chosen),
         claim=_sentence(chosen.claim),
         source=chosen.source,
         command=claims_page.command(chosen, records),
         setting=_first_up(claims_page.setting(records)),
         scaling=chosen.scaling,
         finding=_prose(finding.of(chosen).meaning),
-        held=tuple(_sentence(each.sentence) for each in chosen.expectations),
+        held=tuple(
+            (_sentence(each.sentence), mark)
+            for each, mark in zip(chosen.expectations, _held(chosen, records), strict=True)
+        ),
         claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
         if rows
         else None,
@@ -167,10 +217,22 @@ def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
     except NotRecorded as missing:
         figure, undrawn = None, _sentence(str(missing).removesuffix("."))
     return Section(
-        name=name, claim="Runs that are of no experiment.", source="", command="./shingle compare … --record FILE",
+        name=name, title="Runs of your own",
+        claim="Runs that are of no experiment.", source="", command="./shingle compare … --record FILE",
         setting=_first_up(claims_page.setting(records)), scaling="", finding=Markup(), held=(), claims=None,
         records=_records(name, records), figure=figure, undrawn=undrawn,
     )  # fmt: skip
+
+
+def _title(chosen: Experiment) -> str:
+    """As in the text beside it, behind its number: `E14: a file server…`."""
+    return f"{chosen.number.upper()}: {finding.of(chosen).title}"
+
+
+def _held(chosen: Experiment, records: Sequence[Record]) -> list[Cell]:
+    """A mark for each expectation; they are for the experiment's own scale."""
+    own = [each for each in records if each["scale"] == chosen.scale]
+    return [_MARKS[held] for held in chosen.held(own)]
 
 
 def _prose(text: str) -> Markup:
@@ -239,7 +301,7 @@ def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]
     for place, (reason, claims) in enumerate(reasons.items()):
         verdicts = " or ".join(dict.fromkeys(row.verdict for row in claims))
         caption = f"Claims of {chosen.name}: {verdicts}"
-        yield Off(chosen.name, reason, _claims(f"{chosen.name}-off-{place}", caption, claims))
+        yield Off(chosen.name, _title(chosen), reason, _claims(f"{chosen.name}-off-{place}", caption, claims))
 
 
 def _records(name: str, records: Sequence[Record]) -> Table:
@@ -273,8 +335,7 @@ def _measured(records: Sequence[Record], field: str) -> Cell:
         return Cell(table.NOT_AVAILABLE, key=" ")
     values = [value / (1 << 20) if field.endswith("_bytes") else float(value) for value in found]
     mean = statistics.fmean(values)
-    spread = f" ± {number(statistics.stdev(values))}" if len(values) > 1 else ""
-    return Cell(number(mean) + spread, repr(mean))
+    return Cell(claims_page.with_spread(mean, statistics.stdev(values) if len(values) > 1 else 0.0), repr(mean))
 
 
 # --- Figures ------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from shingle.runs.record import Record
+from shingle.runs.record import Record, rates
 
 NOT_AVAILABLE = "n/a"
 _MIB = 1 << 20
@@ -118,13 +118,62 @@ def narrow(records: Sequence[Record], *, phases: Sequence[str]) -> Table:
     return table
 
 
+_LATENCIES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("longest", "max"))
+# Which of a load's bytes an operation moves.
+_MOVED = {"read": "read_bytes", "write": "written_bytes"}
+
+
+def loads(records: Sequence[Record], *, phases: Sequence[str]) -> Table | None:
+    """What the loads did whose latencies were measured, a row for each kind of operation; None if there is none."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    settings = {setting(record): None for record in records}
+    table.add_column("file system", overflow="fold")
+    table.add_column("operation", no_wrap=True)
+    for heading in ("a second", "MiB/s", *(f"{name} ms" for name, _ in _LATENCIES)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for phase in phases:
+        measured = [each for each in records if each["phase"] == phase and (each["load"] or {}).get("latency_ns")]
+        if measured:
+            table.add_row(f"[bold]{phase}[/bold]")
+        for each in measured:
+            name = f"{each['file_system']} on {setting(each)}" if len(settings) > 1 else each["file_system"]
+            for row in _operations(each["load"]):
+                table.add_row(f" {name}", *row, end_section=False)
+                name = ""
+    return table if table.row_count else None
+
+
+def _operations(load: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    a_second = load.get("per_s") or rates(load).get("per_s", {})
+    for operation, latency in load["latency_ns"].items():
+        moved = a_second.get(_MOVED.get(operation, ""), 0)
+        yield (
+            operation,
+            f"{a_second[operation]:,.1f}" if operation in a_second else NOT_AVAILABLE,
+            mib(moved) if moved else "",
+            *(_milliseconds(latency[key]) for _, key in _LATENCIES),
+        )
+
+
+def _milliseconds(ns: int) -> str:
+    return f"{ns / 1e6:,.3f}" if ns < 10_000_000 else f"{ns / 1e6:,.1f}"
+
+
 def show(console: Console, records: Sequence[Record], *, phases: Sequence[str], wide: bool = False) -> None:
     """Prints the table of records: with all columns, or where a terminal is too narrow for them with fewer."""
     whole = of_records(records, phases=phases)
     fits = Measurement.get(console, console.options.update(max_width=1000), whole).maximum <= console.width
     if wide or fits or not console.is_terminal:
         put(console, whole, wide=wide)
-        return
+    else:
+        _show_narrow(console, records, phases=phases)
+    done = loads(records, phases=phases)
+    if done is not None:
+        console.print()
+        put(console, done, wide=wide)
+
+
+def _show_narrow(console: Console, records: Sequence[Record], *, phases: Sequence[str]) -> None:
     settings = list(dict.fromkeys(setting(record) for record in records))
     for each in settings:
         if len(settings) > 1:

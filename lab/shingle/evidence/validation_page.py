@@ -148,21 +148,27 @@ def _sensitivity(bands: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _look(index: int) -> dict[str, Any]:
+    """Of a drive's curve: no two have the same."""
+    style = ("-", "--", ":")[index // len(plot.COLOURS)]
+    return {"color": plot.COLOURS[index % len(plot.COLOURS)], "linestyle": style}
+
+
 def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
     """The page's figures; the same curves give the same bytes."""
     # Only here: matplotlib takes half a second to start.
     plt = plot.pyplot()
 
     folder.mkdir(parents=True, exist_ok=True)
-    choice = (*plot.COLOURS, plot.INK)
-    colours = {row["drive"]: choice[index % len(choice)] for index, row in enumerate(curves)}
+    looks = {row["drive"]: _look(index) for index, row in enumerate(curves)}
     paths: list[Path] = []
     with plt.rc_context(plot.STYLE):
 
         def save(name: str, x: str, y: str) -> None:
             axes.set_xlabel(x)
             axes.set_ylabel(y)
-            axes.legend(fontsize=7)
+            figure.tight_layout()
+            plot.name_at_end(axes)
             figure.tight_layout()
             path = folder / f"{name}.png"
             figure.savefig(path, metadata={"Software": None}, dpi=150)
@@ -175,9 +181,7 @@ def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
             if not rates:
                 continue
             means = [sum(rates[i : i + 10]) / 10 for i in range(0, len(rates) - 9, 10)]
-            axes.step(
-                range(0, 10 * len(means), 10), means, where="post", label=row["drive"], color=colours[row["drive"]]
-            )
+            axes.step(range(0, 10 * len(means), 10), means, where="post", label=row["drive"], **looks[row["drive"]])
         axes.set_yscale("log")
         save("drive-random-writes", "virtual time (s)", "random 4 KiB writes (MiB/s)")
 
@@ -190,7 +194,7 @@ def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
                     marker="o",
                     markersize=3,
                     label=row["drive"],
-                    color=colours[row["drive"]],
+                    **looks[row["drive"]],
                 )
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -199,7 +203,7 @@ def draw(curves: Sequence[Row], folder: Path) -> list[Path]:
         figure, axes = plt.subplots(figsize=(6.4, 3.4))
         for row in curves:
             places = [share * row["capacity_bytes"] / 1e12 for share, _ in row["rate_mb_s"]]
-            axes.plot(places, [rate for _, rate in row["rate_mb_s"]], label=row["drive"], color=colours[row["drive"]])
+            axes.plot(places, [rate for _, rate in row["rate_mb_s"]], label=row["drive"], **looks[row["drive"]])
         axes.set_ylim(bottom=0)
         save("drive-rates", "address (TB)", "sequential read (MB/s)")
     return paths

@@ -25,6 +25,7 @@ from typing import Any
 from shingle import process
 from shingle.failure import Failure
 from shingle.machine import console, job
+from shingle.paths import MEMORY, room
 
 NS_PER_S = 1_000_000_000
 # The guest's clock at power-on: 2026-01-01 00:00:00 UTC. Any fixed moment would do.
@@ -135,14 +136,27 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
     return [*arguments, *machine.arguments, *boot.kernel_arguments]
 
 
-def environment() -> dict[str, str]:
+def memory_folder(memory_mib: int) -> Path:
+    """Where a machine's memory lives: a file as large as what the guest touches of it, in memory if there is room."""
+    folders = (MEMORY, Path("/tmp"))
+    for folder in folders:
+        if room(folder) >= memory_mib << 20:
+            return folder
+    found = " and ".join(f"{folder} has {room(folder) >> 20:,} MiB" for folder in folders)
+    raise Failure(
+        f"a machine of {memory_mib:,} MiB of memory needs as much in /dev/shm, or in /tmp, and {found}: make /dev/shm"
+        " larger (mount -o remount,size=8G /dev/shm; --shm-size=8g of a container), or the machine smaller.",
+        status=2,
+    )
+
+
+def environment(memory: Path = MEMORY) -> dict[str, str]:
     """The same small environment everywhere: the kernel passes what it does not know to init."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
     # Where a kernel that counts its lines writes the counters (verify/coverage.py).
     counted = {name: os.environ[name] for name in ("GCOV_PREFIX",) if name in os.environ}
     return counted | {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "TMPDIR": memory,
+        "TMPDIR": str(memory),
         "HOME": "/",
         "TERM": "linux",
         "LC_ALL": "C",
@@ -151,6 +165,7 @@ def environment() -> dict[str, str]:
 
 def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None] | None = None) -> Outcome:
     """Runs one machine to its end. `out` is a directory of this run alone, and stays the caller's."""
+    variables = environment(memory_folder(boot.memory_mib))
     job.put(out, boot.steps)
     for file in boot.files:
         shutil.copy(file, out / file.name)
@@ -163,7 +178,7 @@ def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None
                 process.started(
                     command_line(machine, boot, out),
                     stdin=None,
-                    env=environment(),
+                    env=variables,
                     cwd=Path("/"),
                     foreground=True,
                 )
@@ -175,7 +190,7 @@ def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None
                     command_line(machine, boot, out),
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=environment(),
+                    env=variables,
                     cwd=Path("/"),
                 )
             )

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -18,6 +19,7 @@ from shingle.machine.machine import NS_PER_S, Tick
 _MIB = 1 << 20
 # Where there is no terminal, a line now and then shows that something is alive.
 _PLAIN_INTERVAL_S = 30.0
+_VERBOSE_INTERVAL_S = 5.0
 _CLASSES = ("data", "metadata", "superblock", "journal")
 
 
@@ -76,20 +78,43 @@ class Progress:
 
             yield watch
 
+    @contextlib.contextmanager
+    def runs(self, total: int) -> Iterator[Callable[[bool], None]]:
+        """Several runs; what it yields is called as each ends, with whether it was run, not found in records."""
+        yield lambda ran: None
+
+
+def left(done: int, ran: int, total: int, host_s: float) -> str:
+    """How many runs are done, and a guess from those that were run how long the others take."""
+    text = f"{done} of {total} runs done"
+    if not ran or done == total:
+        return text
+    minutes = host_s / ran * (total - done) / 60
+    if minutes < 1:
+        return f"{text}, less than a minute left"
+    return f"{text}, about {f'{minutes:.0f} min' if minutes < 90 else f'{minutes / 60:.1f} h'} left"
+
+
+def _now_s() -> float:
+    return time.monotonic()
+
 
 @dataclass
 class _Line:
-    began: float = field(default_factory=time.monotonic)
+    began: float
     text: str = ""
     said_s: float = 0.0
 
     @property
     def age_s(self) -> float:
-        return time.monotonic() - self.began
+        return _now_s() - self.began
 
 
 class Terminal(Progress):
     """Lines for several tasks at once, redrawn on a terminal, printed now and then elsewhere."""
+
+    # Every few seconds a line that stays, on a terminal, too.
+    verbose = False
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -97,7 +122,7 @@ class Terminal(Progress):
         self._live: Live | None = None
 
     def __enter__(self) -> Terminal:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self.verbose:
             self._live = Live(console=self._console, refresh_per_second=5, transient=True, get_renderable=self._table)
             self._live.__enter__()
         return self
@@ -113,12 +138,12 @@ class Terminal(Progress):
 
     @contextlib.contextmanager
     def task(self, label: str) -> Iterator[Callable[[str], None]]:
-        line = _Line()
+        line = _Line(_now_s())
         self._lines[label] = line
 
         def tell(text: str) -> None:
             line.text = text
-            if self._live is None and line.age_s - line.said_s > _PLAIN_INTERVAL_S:
+            if self._live is None and line.age_s - line.said_s > self._interval_s:
                 line.said_s = line.age_s
                 self.say(f"{label}: {text}")
 
@@ -128,6 +153,33 @@ class Terminal(Progress):
             yield tell
         finally:
             self._lines.pop(label, None)
+
+    @property
+    def _interval_s(self) -> float:
+        return _VERBOSE_INTERVAL_S if self.verbose else _PLAIN_INTERVAL_S
+
+    @contextlib.contextmanager
+    def runs(self, total: int) -> Iterator[Callable[[bool], None]]:
+        if total < 2:
+            yield lambda ran: None
+            return
+        began, done, really = time.monotonic(), 0, 0
+        line = self._lines.setdefault("all", _Line(_now_s()))
+        lock = threading.Lock()
+
+        def count(ran: bool) -> None:
+            nonlocal done, really
+            with lock:
+                done, really = done + 1, really + ran
+                line.text = left(done, really, total, time.monotonic() - began)
+                if self._live is None:
+                    self.say(line.text)
+
+        line.text = left(0, 0, total, 0)
+        try:
+            yield count
+        finally:
+            self._lines.pop("all", None)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 1))

@@ -24,7 +24,7 @@ from shingle.failure import Failure
 from shingle.machine import job, machine
 from shingle.machine.machine import Boot
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import BUILD, ROOT, locked, run_directory
+from shingle.paths import BUILD, ROOT, locked, run_folder
 from shingle.review import stages
 from shingle.review.stages import SERIES, git
 
@@ -188,9 +188,9 @@ def build_and_boot(mails: list[Path], progress: Progress = SILENT) -> float:
         *(*formatted.classes(), mounted, work, _list_files("before"), job.umount()),
         *(job.drop_caches(), mounted, _list_files("after"), job.umount()),
     ]
-    with tempfile.TemporaryDirectory(prefix="shingle-series-", dir=run_directory()) as name:
-        machine.run(built.machine, Boot(steps=tuple(steps), drive=formatted.file), Path(name))
-        before, after = ((Path(name) / each).read_text() for each in ("before", "after"))
+    with run_folder() as name:
+        machine.run(built.machine, Boot(steps=tuple(steps), drive=formatted.file), name)
+        before, after = ((name / each).read_text() for each in ("before", "after"))
     if not before or before != after:
         raise Failure(f"after {mails[-1].name} a second mount shows other files than the first one.")
     return time.monotonic() - began

@@ -99,12 +99,23 @@ def _of_phase(
 
 
 def _load(step: StepResult) -> Any:
-    """What a generator reported, or fio, or a program that the plan ran, which leaves JSON in a file."""
-    if step.do == "exec":
-        return fio.load_of(step.extra.get("stdout_tail", ""))
+    """What a generator reported, or fio or another program that the plan ran, which leaves JSON in a file."""
     if step.do == "read":
-        return json.loads(str(step.extra["text"]))
-    return step.extra.get("load")
+        said = str(step.extra["text"])
+        found = fio.load_of(said) or json.loads(said)
+    else:
+        found = step.extra.get("load")
+    return found if found is None else found | rates(found)
+
+
+def rates(load: Mapping[str, Any]) -> dict[str, Any]:
+    """What a load did in a second of its own time, as a field `per_s`; empty if it counts nothing."""
+    seconds = sum(part["ns"] for part in load.get("parts", ())) / NS_PER_S
+    if not seconds or not load.get("operations"):
+        return {}
+    counts = {name: round(count / seconds, 3) for name, count in load["operations"].items()}
+    bytes_s = {f"{name}_bytes": round(load[f"user_{name}_bytes"] / seconds) for name in ("written", "read")}
+    return {"per_s": counts | bytes_s}
 
 
 def _settled(steps: Sequence[StepResult], last: int) -> StepResult:

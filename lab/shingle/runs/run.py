@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from shingle.failure import Failure
 from shingle.machine import console, job, machine, watch
 from shingle.machine.machine import Outcome
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import ContentKey, run_directory
+from shingle.paths import ContentKey, run_folder
 from shingle.runs import record
 from shingle.runs.record import Record
 
@@ -114,8 +113,10 @@ class Run:
                 "kernel_arguments": list(self.kernel_arguments),
                 "aged": None if self.age is None else asdict(self.age),
                 "scales": dict(self.plan.scales),
+                **({"latency": True} if self.plan.latency else {}),
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
+                **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
                 **({"settings": dict(variant.settings)} if variant.settings else {}),
                 **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
             },
@@ -176,7 +177,7 @@ def perform(
     with contextlib.ExitStack() as stack:
         limits = drive.cache_limits(run.profile)
         tell = stack.enter_context(progress.machine(run.label, limits))
-        out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory())))
+        out = stack.enter_context(run_folder())
         watch.about(out, run.label, limits)
         for trace in run.plan.traces:
             (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
@@ -281,28 +282,40 @@ def side_by_side(
     keep: Keep | None = None,
     known: Sequence[Record] = (),
     finished: Callable[[Result], None] | None = None,
+    jobs: int | None = None,
 ) -> list[Result]:
-    """Runs the cells, two at a time where memory allows; results come in the order asked for.
+    """Runs the cells, `jobs` at a time where memory allows; results come in the order asked for.
 
     What `known` holds of exactly these runs is not run again. `finished` gets each result that is new, in the order
-    asked for, as soon as it and all before it are there.
+    asked for, as soon as it and all before it are there. Only what is kept for a figure has its outcome.
     """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
+    for profile in {run.profile.path: run.profile for run in runs if drive.is_own(run.profile)}.values():
+        drive.check(built.crates, profile)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
 
-    def task(number: int, run: Run) -> Callable[[], Result]:
+    def task(number: int, run: Run, done: Callable[[bool], None]) -> Callable[[], Result]:
         def perform_unless_known() -> Result:
             found = _recorded(built, run, known, progress)
-            result = found or perform(built, run, keep=keep, progress=progress)
+            result = found or perform(built, run, keep=_own(keep, run, runs), progress=progress)
             in_order.put(number, None if found else result)
-            return result
+            done(found is None)
+            return result if keep is not None else replace(result, outcome=None)
 
         return perform_unless_known
 
-    width = at_once(runs, available_mib(), os.cpu_count() or 1)
-    return process.in_parallel([task(number, run) for number, run in enumerate(runs)], width=width)
+    width = at_once(runs, available_mib(), jobs or os.cpu_count() or 1)
+    with progress.runs(len(runs)) as done:
+        return process.in_parallel([task(number, run, done) for number, run in enumerate(runs)], width=width)
+
+
+def _own(keep: Keep | None, run: Run, runs: Sequence[Run]) -> Keep | None:
+    """A folder for each seed, if there are several."""
+    if keep is None or len({each.plan.seed for each in runs}) == 1:
+        return keep
+    return replace(keep, folder=keep.folder / f"seed-{run.plan.seed}")
 
 
 class _InOrder:
@@ -378,12 +391,13 @@ def _meminfo_mib(name: str) -> int:
 
 
 def check_memory(runs: Sequence[Run]) -> None:
-    """Refuses a machine that this host cannot hold."""
+    """Refuses a machine that this host cannot hold, nor its /dev/shm."""
     largest, host = max(run.memory_mib for run in runs), _meminfo_mib("MemTotal")
     if largest > host:
         raise Failure(
             f"a machine of {largest:,} MiB of memory does not fit this host, which has {host:,} MiB.", status=2
         )
+    machine.memory_folder(largest)
 
 
 def at_once(runs: Sequence[Run], memory_mib: int, cpus: int) -> int:

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 
 from shingle.build import build
 from shingle.catalogue.drive import FormattedDrive
 from shingle.catalogue.fs import FileSystem
 from shingle.failure import Failure
 from shingle.machine import job, machine
-from shingle.paths import run_directory
+from shingle.paths import run_folder
 
 _MEMORY_MIB = 2048
 
@@ -23,7 +21,7 @@ def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDri
         raise Failure("`shell` needs a terminal.", status=2)
     steps = [*formatted.classes(), *variant.mount_steps()]
     steps += [job.shell(directory=job.MOUNT_POINT), *variant.served(job.umount())]
-    with tempfile.TemporaryDirectory(prefix="shingle-", dir=run_directory()) as scratch:
+    with run_folder() as scratch:
         boot = machine.Boot(
             steps=tuple(steps),
             drive=formatted.file,
@@ -33,4 +31,4 @@ def interactive(built: build.Built, variant: FileSystem, formatted: FormattedDri
             interactive=True,
             kernel_arguments=("quiet",),
         )
-        machine.run(built.machine, boot, Path(scratch))
+        machine.run(built.machine, boot, scratch)

@@ -27,7 +27,7 @@ from shingle import process
 from shingle.build import build
 from shingle.failure import Failure, unknown_name
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import ROOT, run_directory
+from shingle.paths import ROOT, run_folder
 from shingle.review import series
 
 RECORDS = ROOT / "results/coverage.jsonl"
@@ -89,11 +89,11 @@ def run(names: Sequence[str], progress: Progress = SILENT) -> None:
     kernel = build.everything(build.COVERAGE, progress=progress).kernel
     for name in names:
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="shingle-coverage-", dir=run_directory()) as folder:
+        with run_folder() as folder:
             with progress.task(f"coverage: {name}"):
-                if _suite(name, Path(folder)) != 0:
+                if _suite(name, folder) != 0:
                     raise Failure(f"the suite {name} failed on the kernel that counts: nothing of it is recorded.")
-            found = counted(Path(folder), kernel)
+            found = counted(folder, kernel)
         if not any(lines.ran for lines in found.values()):
             raise Failure(f"the suite {name} counted nothing.")
         _keep(name, kernel.key, found, time.monotonic() - began)

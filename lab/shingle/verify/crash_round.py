@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from shingle.catalogue import fs
 from shingle.failure import Failure
 from shingle.machine import job, machine
 from shingle.machine.console import Trouble, diagnose, lines
-from shingle.paths import IN_MACHINE, run_directory
+from shingle.paths import IN_MACHINE, run_folder
 from shingle.verify import crash_workload
 from shingle.verify.crash_state import Judgement, Promises, State, View, judge, promises, views
 from shingle.verify.crash_workload import LAZY, MOUNTED, STOCK, Workload
@@ -494,5 +493,5 @@ def by_state(console: str, names: Collection[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def round_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="shingle-crash-", dir=run_directory()) as name:
-        yield Path(name)
+    with run_folder() as name:
+        yield name

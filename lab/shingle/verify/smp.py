@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from shingle.debian import stock_kernel
 from shingle.failure import Failure
 from shingle.machine.console import diagnose
 from shingle.machine.progress import SILENT, Progress
-from shingle.paths import run_directory
+from shingle.paths import run_folder
 from shingle.verify import races, torture
 from shingle.verify.torture import COUNTED, FIRST, FSX_SETTINGS, FSX_SHARE, ORACLE, POLICIES, STRESS, Life, Shape
 
@@ -161,8 +160,7 @@ def series(
     `others`: where data races of stock code are counted.
     """
     done = 0
-    with tempfile.TemporaryDirectory(prefix="shingle-smp-", dir=run_directory()) as name:
-        folder = Path(name)
+    with run_folder() as folder:
         machine = system(folder)
         for shape in torture.shapes(seed, (*without, *NOT_HERE)):
             if only not in (None, shape.number):

@@ -20,7 +20,6 @@ import json
 import random
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ from shingle.catalogue import drive
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.page import replaced
-from shingle.paths import IN_MACHINE, ROOT, run_directory
+from shingle.paths import IN_MACHINE, ROOT, run_folder
 
 STRESS = IN_MACHINE / "stress.sh"
 FSX_SETTINGS = IN_MACHINE / "fsx.toml"
@@ -543,10 +542,10 @@ def series(
             chosen = [shape for shape in chosen if shape.number == only]
             if not chosen:
                 continue
-        with tempfile.TemporaryDirectory(prefix="shingle-torture-", dir=run_directory()) as name:
+        with run_folder() as name:
             volumes = []
             for shape in chosen:
-                folder = Path(name) / str(shape.number)
+                folder = name / str(shape.number)
                 folder.mkdir()
                 volumes.append(Volume(built, seed, shape, mix, folder, leaks))
             for number in range(LIVES):

@@ -3,12 +3,12 @@
 #![no_main]
 
 use drive_tool::meter::Meter;
-use drive_tool::{replay, trace_file};
+use drive_tool::{any_trace, replay, trace_file};
 use libfuzzer_sys::fuzz_target;
 use smr_drive::profile::sample;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(events) = trace_file::read_any("x", bytes) {
+    if let Ok(events) = any_trace::read_any("x", bytes) {
         trace_file::summary(&events).unwrap();
         let options = replay::Options {
             seed: 1,

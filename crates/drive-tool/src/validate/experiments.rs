@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use smr_drive::mechanics::arm::{seek_ns, Arm};
 use smr_drive::profile::{Profile, Translation};
 use smr_drive::request::{Op, FLAG_FUA};
-use smr_drive::translation::bands::Bands;
+use smr_drive::translation::static_mapping::bands::Bands;
 use std::collections::BTreeMap;
 use std::fmt;
 use zoned::{Block, BlockRange};

@@ -23,28 +23,7 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     let mut places = Vec::new();
     let mut residuals = Vec::new();
     for written_at in WRITTEN_AT {
-        let mut points = Vec::new();
-        for read_at in READ_AT {
-            let mut times = Vec::new();
-            for _ in 0..TIMES {
-                let jitter = s.below(64 * MIB / BLOCK_BYTES) * BLOCK_BYTES;
-                let write = s.offset(written_at, BLOCK_BYTES, 128 * MIB) + jitter;
-                s.write(write, BLOCK_BYTES)?;
-                s.flush()?;
-                // Never a block that was written.
-                let jitter = s.below(64 * MIB / BLOCK_BYTES) * BLOCK_BYTES;
-                let read = s.offset(read_at, BLOCK_BYTES, 256 * MIB) + 128 * MIB + jitter;
-                let ms = s.read(read, BLOCK_BYTES)?;
-                // No arm needs longer: a cleaner came first.
-                if ms < most_ms {
-                    times.push(ms);
-                }
-            }
-            points.push((
-                s.known.mechanics.stroke(read_at),
-                mean(&times) - constant_ms,
-            ));
-        }
+        let points = points(s, written_at, constant_ms, most_ms)?;
         let error = |at: f64| -> f64 {
             let one = |(x, ms): &(f64, f64)| (law.ms((x - at).abs()) - ms).powi(2);
             points.iter().map(one).sum::<f64>() / points.len() as f64
@@ -92,4 +71,36 @@ pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
         s.found(Finding::open(key, what, how));
     }
     Ok(())
+}
+
+/// For each place that is read after writes at `written_at`, how far the arm goes and how long that takes.
+fn points(
+    s: &mut Session<'_>,
+    written_at: f64,
+    constant_ms: f64,
+    most_ms: f64,
+) -> Result<Vec<(f64, f64)>, Stop> {
+    let mut points = Vec::new();
+    for read_at in READ_AT {
+        let mut times = Vec::new();
+        for _ in 0..TIMES {
+            let jitter = s.below(64 * MIB / BLOCK_BYTES) * BLOCK_BYTES;
+            let write = s.offset(written_at, BLOCK_BYTES, 128 * MIB) + jitter;
+            s.write(write, BLOCK_BYTES)?;
+            s.flush()?;
+            // Never a block that was written.
+            let jitter = s.below(64 * MIB / BLOCK_BYTES) * BLOCK_BYTES;
+            let read = s.offset(read_at, BLOCK_BYTES, 256 * MIB) + 128 * MIB + jitter;
+            let ms = s.read(read, BLOCK_BYTES)?;
+            // No arm needs longer: a cleaner came first.
+            if ms < most_ms {
+                times.push(ms);
+            }
+        }
+        points.push((
+            s.known.mechanics.stroke(read_at),
+            mean(&times) - constant_ms,
+        ));
+    }
+    Ok(points)
 }

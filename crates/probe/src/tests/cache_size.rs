@@ -2,11 +2,12 @@
 //! How much fits into the persistent cache: writes are fast until it is full. Small writes fill its map, large ones its
 //! log.
 
+use super::knee::{until_slow, Knee, PART_BATCH, PART_SKIPPED, PART_STEEP};
 use super::parts::Places;
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::Session;
-use crate::statistics::{mean, median, quantile, step_at};
+use crate::statistics::{mean, median, quantile};
 
 /// A stall is longer than any seek.
 const STALL_MS: f64 = 40.0;
@@ -14,14 +15,8 @@ const ENTRIES_RANGE: u64 = 4 * GIB;
 const ENTRIES_BATCH: usize = 500;
 /// In a cache in parts.
 const PART_RANGE: u64 = 32 * GIB;
-pub const PART_BATCH: usize = 250;
-/// Batches that fill a DRAM.
-pub const PART_SKIPPED: usize = 4;
 /// A full cache makes writes so much slower.
 const STEEP: f64 = 2.5;
-/// A cleaner that takes its share of the time makes them slower by degrees, four times at three quarters; a full part
-/// waits for a whole band.
-pub const PART_STEEP: f64 = 6.0;
 /// Writes that show what is usual.
 const AROUND_FIRST: usize = 256;
 /// So many late ones of the last: a cleaner is at work, and stays there.
@@ -44,80 +39,6 @@ const PART_BYTES_SKIPPED: usize = 8;
 const SKIPPED: usize = 2;
 /// Slots are filled in random order within groups of so many, so that only what was touched has to be rewritten.
 const BYTES_GROUP: usize = 512;
-
-/// What was seen until the cache was full.
-pub struct Knee {
-    /// Writes before it.
-    writes: usize,
-    fast_ms: f64,
-    slow_ms: f64,
-    /// Writes after it.
-    after: Vec<f64>,
-    batch: usize,
-}
-
-/// Batches after a slow one that show whether it is slow for good.
-const LOOK_ON: usize = 12;
-
-/// Writes what `next` says until writes have become slow for good, and some more; the first `skipped` batches go to the
-/// DRAM. Slow: `steep` times as slow as before. `Err`: how many there were, and none did.
-pub fn until_slow(
-    s: &mut Session<'_>,
-    batch: usize,
-    bytes: u64,
-    (skipped, steep): (usize, f64),
-    mut next: impl FnMut(&mut Session<'_>) -> Option<u64>,
-) -> Result<Result<Knee, usize>, Stop> {
-    let mut times: Vec<f64> = Vec::new();
-    let mut means: Vec<f64> = Vec::new();
-    // The batch that was slow.
-    let mut slow = None;
-    loop {
-        for _ in 0..batch {
-            let Some(at) = next(s) else {
-                return Ok(Err(times.len()));
-            };
-            times.push(s.write(at, bytes)?);
-        }
-        means.push(mean(&times[times.len() - batch..]));
-        let n = means.len();
-        if n < skipped + 6 {
-            continue;
-        }
-        let first = *slow.get_or_insert(n - 1);
-        let fast_ms = median(&means[skipped..first]);
-        if means[first] < steep * fast_ms {
-            slow = None;
-        } else if n > first + LOOK_ON {
-            // A cleaner that frees much at a time lets some batches pass fast between two slow ones.
-            let slow_ms = mean(&means[first..]);
-            if slow_ms < 0.8 * steep * fast_ms {
-                slow = None;
-                continue;
-            }
-            let from = skipped * batch;
-            let longest_fast_ms = times[from..first * batch]
-                .iter()
-                .copied()
-                .fold(0.0, f64::max);
-            let late = |ms: &f64| *ms > 2.0 * longest_fast_ms;
-            let within = &times[first * batch..(first + 1) * batch];
-            let step = within
-                .iter()
-                .position(late)
-                .unwrap_or(step_at(within, fast_ms, slow_ms));
-            let writes = first * batch + step;
-            let after = times.split_off(writes);
-            return Ok(Ok(Knee {
-                writes,
-                fast_ms,
-                slow_ms,
-                after,
-                batch,
-            }));
-        }
-    }
-}
 
 /// Distinct 4 KiB blocks that do not adjoin.
 pub fn entries(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -306,27 +227,7 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     if s.known.scattered_most.is_some() {
         return around(s, key, what);
     }
-    // Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
-    let (from, bands, each, pitch) = match (s.known.part, s.known.bands.first()) {
-        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
-        // there are: what a cleaner finishes meanwhile gives back little.
-        (Some((first, end)), Some(&(_, band, tooth))) => {
-            let room = (end - first) as f64 * 0.9;
-            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
-            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
-            let each = (PIECES_LEAST / bands).ceil().min(most);
-            let pitch = band / each;
-            let from = first as f64 + room / 18.0;
-            let from = tooth + ((from - tooth) / band).ceil() * band;
-            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
-            (from, bands as u64, each as u64, pitch)
-        }
-        _ => {
-            let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
-            let from = s.offset(0.1, MIB, room) as f64;
-            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
-        }
-    };
+    let (from, bands, each, pitch) = pieces(s);
     let at = |slot: u64| (from + slot as f64 * pitch) as u64 / BLOCK_BYTES * BLOCK_BYTES;
     let (batch, knee) = match s.known.part {
         Some(_) => (PART_BYTES_BATCH, (PART_BYTES_SKIPPED, PART_STEEP)),
@@ -378,6 +279,30 @@ pub fn bytes(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("rewriting what was written, in order, so that the cache is empty again");
     s.write_run(at(0), at(made.min(bands) * each) - at(0))?;
     Ok(())
+}
+
+/// Pieces lie `pitch` from each other from a byte on, `each` in a band; they come in passes, one in each band.
+fn pieces(s: &mut Session<'_>) -> (f64, u64, u64, f64) {
+    match (s.known.part, s.known.bands.first()) {
+        // In the middle of their share of a band, since a run over its beginning may go in place. In as many bands as
+        // there are: what a cleaner finishes meanwhile gives back little.
+        (Some((first, end)), Some(&(_, band, tooth))) => {
+            let room = (end - first) as f64 * 0.9;
+            let bands = (room / band).floor().clamp(1.0, BANDS_MOST);
+            let most = (band / BYTES_PITCH as f64).floor().max(1.0);
+            let each = (PIECES_LEAST / bands).ceil().min(most);
+            let pitch = band / each;
+            let from = first as f64 + room / 18.0;
+            let from = tooth + ((from - tooth) / band).ceil() * band;
+            let from = from + (pitch - BYTES_WRITE as f64) / 2.0;
+            (from, bands as u64, each as u64, pitch)
+        }
+        _ => {
+            let room = BYTES_MOST.min(s.capacity() / 3) / MIB * MIB;
+            let from = s.offset(0.1, MIB, room) as f64;
+            (from, room / BYTES_PITCH, 1, BYTES_PITCH as f64)
+        }
+    }
 }
 
 /// The bytes of a log where only a few zones may be written to: the same pieces again and again, but one. A log is a ring,

@@ -2,7 +2,7 @@
 //! A disk without a zone interface that refuses writes out of order: what it takes and what it refuses says where its
 //! zones are. A zone takes a write at its beginning, and where its last write ended.
 
-use super::kind::write_cache_found;
+use super::write_cache::write_cache_found;
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::Session;

@@ -4,6 +4,7 @@
 //! it goes in place, but a log is written wherever its head is.
 
 use super::enforced;
+use super::write_cache::write_cache_found;
 use crate::disk::{Stop, BLOCK_BYTES, MIB};
 use crate::finding::{Confidence, Finding};
 use crate::session::Session;
@@ -87,21 +88,6 @@ fn write_cache(s: &mut Session<'_>, from: u64, part: u64) -> Result<(), Stop> {
     let how = format!("{UNFLUSHED} blocks written here and there, without a flush");
     write_cache_found(s, &times, how);
     Ok(())
-}
-
-/// What `times` of writes that nobody asked to be durable say about it.
-pub fn write_cache_found(s: &mut Session<'_>, times: &[f64], how: String) {
-    let (key, what) = ("buffer.write_cache", "write cache in DRAM");
-    let (ms, turn_ms) = (median(times), s.known.mechanics.revolution_ms);
-    let how = format!(
-        "{how}: {ms:.2} ms in the median, where a command without the medium takes {:.2} ms",
-        s.known.mechanics.command_ms
-    );
-    s.found(match ms / turn_ms {
-        turns if turns < 0.1 => Finding::word(key, what, "yes", Confidence::High, how),
-        turns if turns > 0.4 => Finding::word(key, what, "no", Confidence::High, how),
-        _ => Finding::open(key, what, how),
-    });
 }
 
 /// Mean time of a write when there are many without a flush.

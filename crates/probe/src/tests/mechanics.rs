@@ -166,7 +166,7 @@ fn rotation(s: &mut Session<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn seeks(s: &mut Session<'_>) -> Result<(), Stop> {
+fn random_reads(s: &mut Session<'_>) -> Result<(), Stop> {
     let any = s.capacity() / BLOCK_BYTES - 1;
     let mut reads = Vec::new();
     for _ in 0..RANDOM_READS {
@@ -186,7 +186,11 @@ fn seeks(s: &mut Session<'_>) -> Result<(), Stop> {
         interval,
         how,
     ));
+    Ok(())
+}
 
+fn seeks(s: &mut Session<'_>) -> Result<(), Stop> {
+    random_reads(s)?;
     let turn_ms = s.known.mechanics.revolution_ms;
     let mut points = Vec::new();
     for distance in DISTANCES {

@@ -7,11 +7,13 @@ mod cache_size;
 mod cleaning;
 mod enforced;
 mod kind;
+mod knee;
 mod mapping;
 mod mechanics;
 mod parts;
 mod scatter;
 mod streaming;
+mod write_cache;
 
 use crate::disk::Stop;
 use crate::finding::Finding;

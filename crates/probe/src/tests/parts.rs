@@ -2,7 +2,7 @@
 //! A persistent cache in parts, each for its own piece of the disk: while one is full, writes that belong to another are
 //! still fast.
 
-use super::cache_size::{until_slow, PART_BATCH, PART_SKIPPED, PART_STEEP};
+use super::knee::{until_slow, PART_BATCH, PART_SKIPPED, PART_STEEP};
 use crate::disk::{Stop, BLOCK_BYTES, GIB, MIB};
 use crate::finding::Finding;
 use crate::session::Session;
@@ -115,6 +115,27 @@ fn search(s: &mut Session<'_>, from: u64, range: u64) -> Result<Result<Part, Str
         // Nearer to the full part, in proportion, than to one where nothing was written.
         Ok(burst(s, &mut places)? > (here_ms * fresh_ms).sqrt())
     };
+    let [lower, upper] = edges(s, anchor, &mut belongs)?;
+    let middle = |range: (u64, u64)| (range.0 + range.1) / 2;
+    let (first, end) = (middle(lower), middle(upper));
+    let how = format!(
+        "while small writes at {:.0} GiB were slowed down by cleaning, so were those from {:.0} to {:.0} GiB, and no others \
+         ({asked} places tried)",
+        anchor as f64 / GIB as f64,
+        first as f64 / GIB as f64,
+        end as f64 / GIB as f64,
+    );
+    s.tell("rewriting what was written, in order, so that the cache is empty again");
+    s.write_run(from, range)?;
+    Ok(Ok((first, end, how)))
+}
+
+/// Where what `belongs` ends on both sides of `anchor`: the last byte known to belong and the first known not to, in order.
+fn edges(
+    s: &mut Session<'_>,
+    anchor: u64,
+    belongs: &mut dyn FnMut(&mut Session<'_>, u64) -> Result<bool, Stop>,
+) -> Result<[(u64, u64); 2], Stop> {
     let last = s.capacity() - ASKED_BYTES;
     let mut upper = (anchor, last);
     let mut step = 4 * GIB;
@@ -152,18 +173,7 @@ fn search(s: &mut Session<'_>, from: u64, range: u64) -> Result<Result<Part, Str
             lower.0 = middle;
         }
     }
-    let middle = |range: (u64, u64)| (range.0 + range.1) / 2;
-    let (first, end) = (middle(lower), middle(upper));
-    let how = format!(
-        "while small writes at {:.0} GiB were slowed down by cleaning, so were those from {:.0} to {:.0} GiB, and no others \
-         ({asked} places tried)",
-        anchor as f64 / GIB as f64,
-        first as f64 / GIB as f64,
-        end as f64 / GIB as f64,
-    );
-    s.tell("rewriting what was written, in order, so that the cache is empty again");
-    s.write_run(from, range)?;
-    Ok(Ok((first, end, how)))
+    Ok([lower, upper])
 }
 
 /// How long small writes and a flush take, when nothing is left of the cleaner's share of earlier ones.

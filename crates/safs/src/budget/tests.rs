@@ -3,10 +3,10 @@
 //! of the whole file system tries them after every step. proptest prints the history that fails, as short as it gets.
 
 #[allow(dead_code)]
-#[path = "../../tests/suites/random.rs"]
+#[path = "../../../safs-sim/src/suites/random.rs"]
 mod random;
 #[allow(dead_code)]
-#[path = "../../tests/suites/sim.rs"]
+#[path = "../../../safs-sim/src/suites/sim.rs"]
 mod sim;
 
 use super::Claim;

@@ -5,6 +5,7 @@
 //! of keys. Decoders take any bytes and answer with what is wrong; they never panic.
 
 mod bytes;
+mod file_type;
 mod inode;
 mod key;
 mod node;
@@ -14,7 +15,8 @@ mod superblock;
 mod zone_entry;
 
 pub use bytes::{Damage, Reader, Writer};
-pub use inode::{Extent, FileType, Inode, EXTENT_BYTES, FILE_BYTES_MAX, HOLE_BYTES, INODE_BYTES};
+pub use file_type::FileType;
+pub use inode::{Extent, Inode, EXTENT_BYTES, FILE_BYTES_MAX, HOLE_BYTES, INODE_BYTES};
 pub use key::{Dirent, Ino, Key, Kind, NAME_MAX, ROOT_INO, VALUE_MAX};
 pub use node::{Cell, Node, Pointer, NODE_BYTES, NODE_CELLS_BYTES, POINTER_BYTES};
 pub use root::{Image, LogPosition, Root, ROOT_SLOTS};

@@ -2,7 +2,6 @@
 //! What several tests need: a device, and an empty file system on it.
 #![allow(dead_code)]
 
-pub mod mounted;
 pub mod power;
 
 use rand_core::{Rng, SeedableRng};

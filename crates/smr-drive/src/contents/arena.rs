@@ -3,11 +3,13 @@
 //!
 //! A record is named by a number and not by a pointer: four bytes instead of sixteen for each block, and no unsafe code.
 
-use super::{LINES, LINE_BYTES};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use zoned::BLOCK_BYTES;
 
+pub(super) const LINE_BYTES: usize = 64;
+pub(super) const LINES: usize = BLOCK_BYTES as usize / LINE_BYTES;
 /// Large enough that pages are few, small enough that 64 sizes in use waste little.
 const PAGE_BYTES: usize = 64 * 1024;
 

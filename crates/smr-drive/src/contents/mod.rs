@@ -9,31 +9,21 @@
 //! file costs its index, not its contents.
 
 mod arena;
+mod leaf;
+mod pack;
 mod packed;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use arena::{Arena, Record};
+use arena::{Arena, LINE_BYTES};
+use leaf::{leaf_of, word_at, Kind, Leaf, Slot, NODE_LEAVES};
 use zoned::{Block, BlockRange, BLOCK_BYTES};
 
+pub use leaf::{Damaged, Value, LEAF_BLOCKS};
 pub use packed::{IndexEntry, INDEX_ENTRY_BYTES};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-const LINE_BYTES: usize = 64;
-const LINES: usize = BLOCK / LINE_BYTES;
-/// Blocks of a leaf.
-pub const LEAF_BLOCKS: usize = 512;
-/// Leaves of one entry of the root.
-const NODE_LEAVES: usize = 1024;
-
-/// A leaf whose bytes in the drive file do not match their checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// Its number: the first block divided by [`LEAF_BLOCKS`].
-    pub leaf: u64,
-}
-
 /// Blocks that are not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
@@ -41,33 +31,6 @@ pub struct Census {
     pub words: u64,
     /// Line by line.
     pub lines: u64,
-}
-
-/// What a block holds. Not `Clone`: a record in the arena has one owner.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Value(Kind);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Zero,
-    /// One word, 512 times. Never 0.
-    Word(u64),
-    Lines(Record),
-    /// Mask and lines at this byte of the file's packed contents.
-    File(u64),
-}
-
-/// A leaf in memory. Kinds and payloads apart: 9 bytes a block instead of 16.
-struct Leaf {
-    kinds: Box<[u8]>,
-    payloads: Box<[u64]>,
-}
-
-enum Slot {
-    Empty,
-    /// Still in the file: number of its index entry.
-    Packed(u32),
-    Loaded(Leaf),
 }
 
 /// The contents of a drive.
@@ -80,46 +43,8 @@ pub struct Contents {
     block: Vec<u8>,
 }
 
-impl Leaf {
-    fn new() -> Self {
-        Leaf {
-            kinds: vec![0; LEAF_BLOCKS].into_boxed_slice(),
-            payloads: vec![0; LEAF_BLOCKS].into_boxed_slice(),
-        }
-    }
-
-    fn get(&self, i: usize) -> Kind {
-        let payload = self.payloads[i];
-        match self.kinds[i] {
-            0 => Kind::Zero,
-            1 => Kind::Word(payload),
-            2 => Kind::Lines(Record(payload)),
-            _ => Kind::File(payload),
-        }
-    }
-
-    fn set(&mut self, i: usize, kind: Kind) {
-        (self.kinds[i], self.payloads[i]) = match kind {
-            Kind::Zero => (0, 0),
-            Kind::Word(word) => (1, word),
-            Kind::Lines(record) => (2, record.0),
-            Kind::File(at) => (3, at),
-        };
-    }
-}
-
-fn leaf_of(block: Block) -> u64 {
-    block.0 / LEAF_BLOCKS as u64
-}
-
 fn place_in_leaf(block: Block) -> usize {
     (block.0 % LEAF_BLOCKS as u64) as usize
-}
-
-fn word_at(bytes: &[u8], i: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
-    u64::from_le_bytes(word)
 }
 
 /// The word of which `block` is nothing but repetitions.

@@ -4,42 +4,11 @@
 use super::Drive;
 use crate::contents::{Damaged, Value};
 use crate::request::{Op, Refusal, Request};
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-
-/// Buffers kept: as many as a queue has commands.
-const SPARE_MAX: usize = 32;
-
-/// Data of writes that have no place in the buffer yet.
-#[derive(Default)]
-pub(super) struct Staging {
-    by_tag: BTreeMap<u64, Vec<u8>>,
-    /// Emptied, to be used again.
-    spare: Vec<Vec<u8>>,
-    /// For reads of parts of a block.
-    block: Vec<u8>,
-}
-
-impl Staging {
-    /// Forgets the data of a request that will not come.
-    pub fn forget(&mut self, tag: u64) {
-        if let Some(data) = self.by_tag.remove(&tag) {
-            self.keep(data);
-        }
-    }
-
-    /// Keeps a buffer for a later write, unless there are plenty.
-    fn keep(&mut self, mut data: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
-            data.clear();
-            self.spare.push(data);
-        }
-    }
-}
 
 /// Sectors of one block, and where they are in it.
 struct Part {

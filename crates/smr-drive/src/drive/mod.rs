@@ -5,7 +5,9 @@
 //! (`schedule.rs`), completion by [`Drive::advance`], [`Drive::get`] (data of a read, `data.rs`).
 
 mod data;
+mod in_hand;
 mod schedule;
+mod staging;
 mod trouble;
 mod watched;
 
@@ -27,28 +29,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
-use data::Staging;
-use schedule::{Waiter, Work};
-use trouble::without;
-use watched::Watched;
+use in_hand::{Done, Pending, Waiter, Watched, Work};
+use staging::Staging;
 use zoned::{BlockRange, Zone, ZoneId, BLOCK_BYTES, SECTOR_BYTES};
-
-/// A request in the queue.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    request: Request,
-    class: Class,
-    arrival_ns: u64,
-    /// How much later than otherwise it ends.
-    extra_ns: u64,
-}
-
-/// A request whose completion has a time.
-#[derive(Clone, Copy, Debug)]
-struct Done {
-    record: Record,
-    outcome: Outcome,
-}
 
 /// A drive that is switched on.
 pub struct Drive {
@@ -459,6 +442,27 @@ impl Drive {
         state.translation = self.translation.save(&self.volatile());
         file::save(&state, &self.contents, self.durability.on_medium(), write)
     }
+}
+
+/// `ranges` without the blocks of `others`.
+fn without(ranges: Vec<BlockRange>, others: &VolatileBuffer) -> Vec<BlockRange> {
+    let mut rest = Vec::new();
+    for range in ranges {
+        let mut at = range.start;
+        for (other, _) in others.pieces() {
+            let cut = other.intersection(range);
+            if !cut.is_empty() && cut.end > at {
+                if cut.start > at {
+                    rest.push(BlockRange::new(at, cut.start));
+                }
+                at = cut.end;
+            }
+        }
+        if at < range.end {
+            rest.push(BlockRange::new(at, range.end));
+        }
+    }
+    rest
 }
 
 #[cfg(test)]

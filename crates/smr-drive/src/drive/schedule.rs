@@ -5,7 +5,8 @@
 //! or for the persistent cache, reads and that take turns. Then what has been in the buffer long enough. Then, when
 //! nobody has asked for anything for a while, cleaning.
 
-use super::{Drive, Pending};
+use super::in_hand::{Pending, Waiter, Work};
+use super::Drive;
 use crate::activity::Activity;
 use crate::contents::Value;
 use crate::mechanics::arm::Access;
@@ -20,32 +21,6 @@ use zoned::{Block, BlockRange, Pba};
 const READ_WAIT_MAX_NS: u64 = 200_000_000;
 /// Of a read's data, so much is still on its way over the cable when the last block leaves the medium.
 const READ_LINK_TAIL_BLOCKS: u64 = 16;
-
-/// What the arm does.
-pub(super) enum Work {
-    /// A read; `ahead` is where it ends if the head can go on reading there.
-    Read {
-        pending: Pending,
-        service_ns: u64,
-        ahead: Option<(BlockRange, Pba)>,
-        outcome: Outcome,
-    },
-    /// From the buffer to the medium.
-    Destage { destage: Destage, service_ns: u64 },
-    /// A discard or a zone command.
-    Command { pending: Pending, service_ns: u64 },
-    /// A slice of cleaning.
-    Clean,
-}
-
-/// A request that ends when something is on the medium.
-pub(super) struct Waiter {
-    pending: Pending,
-    /// What: everything for a flush, its own blocks for a FUA write.
-    range: BlockRange,
-    epoch: u64,
-    flush: bool,
-}
 
 /// Why the first waiting write has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

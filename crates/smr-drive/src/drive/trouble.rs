@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Where a plan of faults meets the drive: requests that arrive, reads, what a power cut leaves.
 
-use super::{Drive, Pending};
+use super::in_hand::Pending;
+use super::Drive;
 use crate::faults::{FaultPlan, Faults};
 use crate::request::{Op, Outcome};
 use crate::trace::{Event, EventKind, Where};
@@ -219,25 +220,4 @@ impl Drive {
             faults.buffer_is_lost();
         }
     }
-}
-
-/// `ranges` without the blocks of `others`.
-pub(super) fn without(ranges: Vec<BlockRange>, others: &VolatileBuffer) -> Vec<BlockRange> {
-    let mut rest = Vec::new();
-    for range in ranges {
-        let mut at = range.start;
-        for (other, _) in others.pieces() {
-            let cut = other.intersection(range);
-            if !cut.is_empty() && cut.end > at {
-                if cut.start > at {
-                    rest.push(BlockRange::new(at, cut.start));
-                }
-                at = cut.end;
-            }
-        }
-        if at < range.end {
-            rest.push(BlockRange::new(at, range.end));
-        }
-    }
-    rest
 }

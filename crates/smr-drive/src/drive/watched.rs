@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! What can be seen of a drive from outside: what the arm does and why, events for the trace, latencies.
 
-use super::schedule::Work;
+use super::in_hand::Work;
 use super::Drive;
 use crate::activity::Activity;
 use crate::counters::Snapshot;
@@ -11,17 +11,6 @@ use zoned::Block;
 
 /// Writes that find no room are one spell of forced cleaning unless that rested for so long: one second.
 const FORCED_REST_NS: u64 = 1_000_000_000;
-
-/// What is remembered for the events.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Watched {
-    /// Why the last slice of cleaning ran.
-    pub why: Activity,
-    /// When the band's cleaning began.
-    cleaning_since_ns: u64,
-    /// Since when writes have been waiting for cleaning, and until when the last slice for them ran.
-    forced_ns: Option<(u64, u64)>,
-}
 
 impl Drive {
     /// The arm begins something that takes `ns`, of which `seek_ns` on the way.

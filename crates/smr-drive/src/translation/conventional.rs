@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! A conventional disk: every block in place, and an elevator that destages the buffer.
 
-use super::{Destage, Need, TranslationLayer};
+use super::layer::{Destage, Need, TranslationLayer};
 use crate::mechanics::arm::{Access, Arm};
 use crate::profile::Profile;
 use crate::state::SavedTranslation;

@@ -9,6 +9,9 @@ use crate::trace::{Event, EventKind};
 use alloc::vec::Vec;
 use zoned::{Block, BlockRange};
 
+/// A piece as long as this that grew lately is probably the beginning of a run: 1 MiB.
+pub const GROWING_BLOCKS: u64 = 256;
+
 /// A sequential run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+pub mod small;
+
 use smr_drive::contents::Contents;
 use smr_drive::file::{self, Opened};
 use smr_drive::profile::{Profile, Translation};
