@@ -227,8 +227,6 @@ _ALL = (
         1024,
         "journal_lazy",
     ),
-    ext4("ext4-stream", "ext4-lazy with new data in one stream", 10240, "journal_lazy,data_stream"),
-    ext4("ext4-smr", "ext4-lazy with all data in one stream, overwritten ones too", 10240, "journal_lazy,data_relocate"),
     FileSystem(
         name="nilfs2",
         kernel_name="nilfs2",
