@@ -103,7 +103,7 @@ def _seconds(times_ns: npt.NDArray[Any], start: int) -> npt.NDArray[np.float64]:
 
 def _draw_phases(axes: Axes, one: Series, start: int, length_s: float) -> None:
     """Shades the phases; what is white between them is the drive's cleaning."""
-    axes.set_title(f"{one.label}: quiet after {_length_s(one):,.0f} s", pad=26)
+    axes.set_title(f"{one.label}: quiet after {_length_s(one):,.0f} s", pad=34)
     free = 0.0
     for name, begin, end in one.phases:
         begin, end = begin - start / NS_PER_S, end - start / NS_PER_S
