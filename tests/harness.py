@@ -13,8 +13,9 @@ import functools
 import itertools
 import re
 import subprocess
+import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,6 +40,14 @@ _E2FSCK_LIMIT_S = 300
 def built(variant: str = "main") -> build.Built:
     """A machine, built once for all tests that use it."""
     return build.everything(variant, progress=Terminal(Console(stderr=True)))
+
+
+def wait_for(true: Callable[[], object], what: str, limit_s: float) -> None:
+    """Comes back when it is true; a test that waits for longer fails."""
+    end = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < end, f"{what} within {limit_s} s"
+        time.sleep(0.1)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from harness import wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "squeue", "scancel", "sinfo")
 PACKAGES = "munge slurmctld slurmd slurm-client"
@@ -53,13 +54,6 @@ PartitionName=cells Nodes=ALL Default=YES State=UP
 def missing() -> list[str]:
     """Programs of it that this host lacks."""
     return [each for each in PROGRAMS if shutil.which(each, path=f"{os.environ['PATH']}:/usr/sbin") is None]
-
-
-def wait_for(true: Callable[[], object], what: str, limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not true():
-        assert time.monotonic() < end, f"{what} within {limit_s} s"
-        time.sleep(0.2)
 
 
 class Slurm:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.slurm import PACKAGES, Slurm, missing, wait_for
+from cluster.slurm import PACKAGES, Slurm, missing
 
+from harness import wait_for
 from shingle.paths import ROOT
 from shingle.runs import matrix, record
 

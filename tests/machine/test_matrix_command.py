@@ -4,12 +4,12 @@
 import contextlib
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness import wait_for
 from shingle.paths import ROOT
 from shingle.runs import matrix, record
 
@@ -20,13 +20,6 @@ ASKED = ("matrix", "paper", "--scale", str(SCALE), "--seeds", "1", "--only", "e1
 LIMIT_S = 900
 # Of the cells' own time to end their machines.
 GONE_S = 30
-
-
-def wait_for(true: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:
-    end = time.monotonic() + limit_s
-    while not true():
-        assert time.monotonic() < end, f"{what} within {limit_s} s"
-        time.sleep(0.1)
 
 
 def processes() -> Iterator[tuple[int, int, str]]:
@@ -68,7 +61,7 @@ def test_a_stopped_matrix_goes_on_where_it_stopped(folder: Path, how: signal.Sig
 
     with subprocess.Popen([ROOT / "shingle", *ASKED, place], stdout=subprocess.DEVNULL) as stopped:
         try:
-            wait_for(machine_runs, "a record, and a machine at work")
+            wait_for(machine_runs, "a record, and a machine at work", LIMIT_S)
             were = started_by(stopped.pid)
         finally:
             stopped.send_signal(how)

@@ -4,34 +4,11 @@
 #[path = "../../safs/tests/common/mod.rs"]
 mod common;
 
-use common::{assert_sound, made, options};
+use common::{append, assert_sound, made, mounted, options};
 use safs::format::{FileType, Ino};
 use safs::{make, recovery, Disk, Error, FileSystem, MakeOptions, Options, Owner, Placement};
 use safs_tool::image::ImageDevice;
 use zoned::{Block, ZonedDevice};
-
-fn mounted<D: ZonedDevice>(device: D) -> FileSystem<D> {
-    FileSystem::mount(device, options(Placement::Log), 5).unwrap()
-}
-
-fn append<D: ZonedDevice>(fs: &mut FileSystem<D>, name: &str, data: &[u8]) -> Ino {
-    let ino = match fs.lookup(Ino(1), name.as_bytes()) {
-        Ok(ino) => ino,
-        Err(_) => fs
-            .create(
-                Ino(1),
-                name.as_bytes(),
-                FileType::Regular,
-                Owner::default(),
-                0,
-            )
-            .unwrap(),
-    };
-    let end = fs.attributes(ino).unwrap().size;
-    fs.write(ino, end, data).unwrap();
-    fs.fsync(ino).unwrap();
-    ino
-}
 
 #[test]
 fn r11_r17_r23_an_image_goes_on_after_each_crash() {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{device, device_in_order, made, options, Random};
+use common::{append, device, device_in_order, made, mounted, options, Random};
 use safs::format::{FileType, Ino, Root};
 use safs::{recovery, Disk, Error, FileSystem, Layout, Options, Owner, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,29 +77,6 @@ impl ZonedDevice for Damaged {
     fn flush(&mut self) -> Result<(), DeviceError> {
         self.device.flush()
     }
-}
-
-fn mounted<D: ZonedDevice>(device: D) -> FileSystem<D> {
-    FileSystem::mount(device, options(Placement::Log), 5).unwrap()
-}
-
-fn append<D: ZonedDevice>(fs: &mut FileSystem<D>, name: &str, data: &[u8]) -> Ino {
-    let ino = match fs.lookup(Ino(1), name.as_bytes()) {
-        Ok(ino) => ino,
-        Err(_) => fs
-            .create(
-                Ino(1),
-                name.as_bytes(),
-                FileType::Regular,
-                Owner::default(),
-                0,
-            )
-            .unwrap(),
-    };
-    let end = fs.attributes(ino).unwrap().size;
-    fs.write(ino, end, data).unwrap();
-    fs.fsync(ino).unwrap();
-    ino
 }
 
 /// A device on which the power failed after two segments: a file of three blocks, and one of some bytes.

@@ -32,6 +32,8 @@ KERNEL_SOURCE = Path("/usr/src/linux-source-6.12.tar.xz")
 _RECIPE_VERSION = "1"
 # Entries of each kind that stay in the cache; a few tens of MiB each, on average.
 _KEPT = 40
+# Crates with a program that a machine or the lab runs.
+_PACKAGES = ("drive-tool", "guest", "load", "probe", "crash-tool", "safs-tool")
 # What a first build writes into the cache and into build/ (the kernel's source alone is 1.7 GiB), and what a later one.
 _FIRST_CACHE_BYTES, _FIRST_BUILD_BYTES, _LATER_BYTES = 3 << 29, 3 << 30, 1 << 28
 _KERNEL_LIMIT_S = 2700.0
@@ -189,21 +191,7 @@ def build_crates(*, progress: Progress = SILENT) -> Crates:
         target = Path(environment["CARGO_TARGET_DIR"])
         build = ["cargo", "build", "--release", "--locked"]
         process.run(
-            [
-                *build,
-                "-p",
-                "drive-tool",
-                "-p",
-                "guest",
-                "-p",
-                "load",
-                "-p",
-                "probe",
-                "-p",
-                "crash-tool",
-                "-p",
-                "safs-tool",
-            ],
+            [*build, *(word for name in _PACKAGES for word in ("-p", name))],
             what="cargo build",
             limit_s=_CARGO_LIMIT_S,
             cwd=ROOT,

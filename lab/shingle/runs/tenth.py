@@ -36,7 +36,6 @@ class Seen:
     """Digests of an experiment's phases, by drive, file system, workload and phase, and the keys that gave them."""
 
     experiment: str
-    scale: float
     phases: dict[str, Phase]
     keys: tuple[Keys, ...]
 
@@ -53,7 +52,7 @@ def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
         name = "/".join((each["drive"], each["file_system"], each["workload"], each["phase"]))
         alike = sum(other == name or other.startswith(f"{name}#") for other in phases)
         phases[f"{name}#{alike + 1}" if alike else name] = [digest(each), *(each[measure] for measure in _MEASURES)]
-    return Seen(chosen.name, scale_of(chosen), phases, (keys_of(records[0]),))
+    return Seen(chosen.name, phases, (keys_of(records[0]),))
 
 
 def digest(each: Record) -> str:
@@ -70,7 +69,7 @@ def read(path: Path = FILE) -> list[Seen]:
     if not path.exists():
         return []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Seen(one["experiment"], one["scale"], one["phases"], tuple(one["keys"])) for one in lines]
+    return [Seen(one["experiment"], one["phases"], tuple(one["keys"])) for one in lines]
 
 
 def differing(before: Seen, now: Seen) -> list[str]:
@@ -109,4 +108,4 @@ def write(lines: Iterable[Seen], path: Path = FILE) -> None:
 
 
 def _told(each: Seen) -> Mapping[str, object]:
-    return {"experiment": each.experiment, "scale": each.scale, "phases": each.phases, "keys": list(each.keys)}
+    return {"experiment": each.experiment, "phases": each.phases, "keys": list(each.keys)}

@@ -6,7 +6,8 @@ pub mod power;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use safs::{FileSystem, MakeOptions, Options, Placement};
+use safs::format::{FileType, Ino};
+use safs::{FileSystem, MakeOptions, Options, Owner, Placement};
 use zoned::{RamDevice, ZonedDevice};
 
 /// Sectors of a zone of the test devices: 256 KiB.
@@ -104,4 +105,29 @@ pub fn made<D: ZonedDevice>(device: D) -> D {
 pub fn assert_sound<D: ZonedDevice>(fs: &mut FileSystem<D>, data: bool) {
     let report = fs.check(data, |_| ()).expect("the catalog can be read");
     assert_eq!(report.problems, Vec::<String>::new());
+}
+
+/// Mounted, with one log for all.
+pub fn mounted<D: ZonedDevice>(device: D) -> FileSystem<D> {
+    FileSystem::mount(device, options(Placement::Log), 5).unwrap()
+}
+
+/// Synced bytes at the end of a file of the root, which is made if it is not there.
+pub fn append<D: ZonedDevice>(fs: &mut FileSystem<D>, name: &str, data: &[u8]) -> Ino {
+    let ino = match fs.lookup(Ino(1), name.as_bytes()) {
+        Ok(ino) => ino,
+        Err(_) => fs
+            .create(
+                Ino(1),
+                name.as_bytes(),
+                FileType::Regular,
+                Owner::default(),
+                0,
+            )
+            .unwrap(),
+    };
+    let end = fs.attributes(ino).unwrap().size;
+    fs.write(ino, end, data).unwrap();
+    fs.fsync(ino).unwrap();
+    ino
 }
