@@ -142,6 +142,18 @@ def test_it_says_what_this_is_with_the_commit_and_marks_what_held(text: str, und
     assert '<span class="good"><span aria-hidden="true">✓</span> held</span>' in listed[: listed.index("</ul>")]
 
 
+def test_what_held_is_marked_as_on_the_pages_of_claims(undrawn: str) -> None:
+    sections = {part.partition('"')[0]: part for part in undrawn.split('<section aria-labelledby="')[1:]}
+    marked = 0
+    for chosen in claims_page.experiments():
+        page = (claims_page.RESULTS / f"{chosen.number}.md").read_text()
+        for mark, words in (("held", "held"), ("not held", "**not held**"), ("not recorded", "not recorded")):
+            count = sections[chosen.name].count(f"</span> {mark}</span>: ")
+            assert count == page.count(f"\n* {words}: "), chosen.name
+            marked += count
+    assert marked > 50
+
+
 def test_an_expectation_that_does_not_hold_is_marked(tmp_path: Path) -> None:
     records = [json.loads(line) for line in (ROOT / "results/e42.jsonl").read_text().splitlines()]
     for each in records:

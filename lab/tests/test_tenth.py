@@ -29,6 +29,12 @@ def test_other_keys_and_another_host_are_the_same() -> None:
     assert tenth.added([line], now) == [line]
 
 
+def test_what_follows_from_the_rest_is_no_difference() -> None:
+    loaded = [each | {"load": {"operations": {"write": 2}}} for each in RECORDS]
+    rated = [each | {"load": each["load"] | {"per_s": {"write": 0.5}}} for each in loaded]
+    assert tenth.differing(tenth.seen(E16, loaded), tenth.seen(E16, rated)) == []
+
+
 @pytest.mark.parametrize("field", ["virtual_s", "bands_dirty", "seed"])
 def test_any_other_field_is_a_difference(field: str) -> None:
     changed = with_keys()

@@ -195,8 +195,8 @@ def _section(
         scaling=chosen.scaling,
         finding=_prose(finding.of(chosen).meaning),
         held=tuple(
-            (_sentence(each.sentence), mark)
-            for each, mark in zip(chosen.expectations, _held(chosen, records), strict=True)
+            (_sentence(each.sentence), _MARKS[held])
+            for each, held in zip(chosen.expectations, chosen.held(records), strict=True)
         ),
         claims=_claims(f"{chosen.name}-claims", f"The paper's numbers beside ours: {chosen.name}", rows)
         if rows
@@ -227,12 +227,6 @@ def _of_no_experiment(records: Sequence[Record], folder: Path) -> Section:
 def _title(chosen: Experiment) -> str:
     """As in the text beside it, behind its number: `E14: a file server…`."""
     return f"{chosen.number.upper()}: {finding.of(chosen).title}"
-
-
-def _held(chosen: Experiment, records: Sequence[Record]) -> list[Cell]:
-    """A mark for each expectation; they are for the experiment's own scale."""
-    own = [each for each in records if each["scale"] == chosen.scale]
-    return [_MARKS[held] for held in chosen.held(own)]
 
 
 def _prose(text: str) -> Markup:

@@ -56,8 +56,10 @@ def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
 
 
 def digest(each: Record) -> str:
-    """Of everything in a record but its keys and its host."""
+    """Of everything in a record but its keys, its host, and what follows from the rest (`rates`)."""
     told = {name: value for name, value in each.items() if name not in _APART}
+    if told["load"] is not None:
+        told["load"] = {name: value for name, value in told["load"].items() if name != "per_s"}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
