@@ -14,7 +14,7 @@ from harness import Bench
 from shingle.checks import suite
 from shingle.paths import run_directory
 
-LONG = os.environ.get("SHINGLE_SANITIZE") == "1"
+LONG = os.environ.get("SHINGLE_LONG") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 option = part.replace("_", "-")
                 item.add_marker(pytest.mark.skip(reason=f"only with `./shingle test --{option}`"))
         if "long" in item.keywords and not parts and not LONG:
-            item.add_marker(pytest.mark.skip(reason="long: only with `./shingle test --sanitize`"))
+            item.add_marker(pytest.mark.skip(reason="long: only with `./shingle test --long`"))
 
 
 @pytest.fixture

@@ -60,6 +60,12 @@ def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
     assert first != build.kernel_key("sanitize", crates("1", "1"))
 
 
+def test_another_drive_builds_nothing_again() -> None:
+    held = {path.name for path in build._crate_sources() if path.parent == paths.ROOT / "drives"}
+    assert "st8000as0002.toml" in held
+    assert "st5000as0011.toml" not in held
+
+
 def test_what_was_used_last_stays_in_the_cache(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / str(number)).mkdir()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How long a mount takes with 10 GiB of log and a million live blocks in it, in virtual time, on a disk of full size.
 
-Prints its figures: `./shingle test --sanitize test_mount_time -- -s`; minutes of host time.
+Prints its figures: `./shingle test --long test_mount_time -- -s`; minutes of host time.
 """
 
 import pytest

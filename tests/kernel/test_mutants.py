@@ -2,7 +2,7 @@
 """Negative controls: with a guard taken out of the kernel, a test fails (tests/mutants/README.md).
 
 Each load runs on the control, which has every guard, where it must pass, and on the mutant, where it must fail with the
-sign of what the guard is for. The quickest are in `./shingle test`; all with `./shingle test --sanitize mutants`.
+sign of what the guard is for. The quickest are in `./shingle test`; all with `./shingle test --long mutants`.
 """
 
 from __future__ import annotations

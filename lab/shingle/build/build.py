@@ -47,6 +47,8 @@ _MORE = {
     "main": ROOT / "machine/checkers/92-statistics.config",
     "sanitize": ROOT / "machine/checkers/91-faults.config",
 }
+# A profile in a Rust source: `include_str!("../../../drives/NAME.toml")`.
+_HELD_PROFILE = re.compile(r'include_str!\("[./]+/drives/([^"]+)"\)')
 # What gcc begins an error's line with, and how many lines after it show the place.
 _ERROR = re.compile(r"^[^\s:]+:\d+(:\d+)?: (fatal )?error: ")
 _SHOWN_LINES = 12
@@ -136,7 +138,10 @@ def crates_key() -> str:
 def _crate_sources() -> list[Path]:
     names = ("Cargo.toml", "Cargo.lock", "machine/arch/um/drivers/shingle_drive_abi.h")
     sources = [ROOT / name for name in names if (ROOT / name).exists()]
-    return [*sources, *files_below(ROOT / "crates"), *files_below(ROOT / "drives")]  # the probe holds profiles
+    crates = files_below(ROOT / "crates")
+    # Of the profiles only those that a program holds: with another drive nothing is built again.
+    held = {name for path in crates if path.suffix == ".rs" for name in _HELD_PROFILE.findall(path.read_text())}
+    return [*sources, *crates, *(ROOT / "drives" / name for name in sorted(held))]
 
 
 def cargo_environment() -> dict[str, str]:

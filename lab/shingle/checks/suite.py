@@ -76,10 +76,13 @@ def flavours_for(files: Sequence[Path]) -> list[str]:
 def main(
     names: Sequence[str],
     *,
-    sanitize: bool,
+    long: bool = False,
     parts: Sequence[str] = (),
 ) -> int:
-    """Runs the tests, or these parts of them alone, in a pytest of their own and returns its status."""
+    """Runs the tests, or these parts of them alone, in a pytest of their own and returns its status.
+
+    Without a choice of the caller's, two run at a time: most of them wait for one machine, which has one processor.
+    """
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
@@ -89,10 +92,11 @@ def main(
             build.everything(build.chosen(flavour), progress=progress)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"), "--rootdir", str(ROOT)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'lab'}:{ROOT / 'tests'}"}
-    if sanitize:
-        environment["SHINGLE_SANITIZE"] = "1"
+    if long:
+        environment["SHINGLE_LONG"] = "1"
     environment |= {f"SHINGLE_{part.upper()}": "1" for part in parts}
     if "browser" in parts:
         environment["PYTHONPATH"] += f":{browser.packages()}"
-    arguments = [*command, *options, *map(str, files)]
+    at_once = [] if names or parts else ["-n", "2", "--dist", "loadfile"]
+    arguments = [*command, *at_once, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode

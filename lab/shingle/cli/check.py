@@ -15,4 +15,4 @@ from shingle.cli.base import examples
 @click.argument("options", nargs=-1)
 def command(options: tuple[str, ...]) -> None:
     """Check style, types, prose, walls, generated pages and the lab's units in a minute. OPTIONS are pytest's."""
-    sys.exit(suite.main([*suite.quick(), "-q", "-k", "not clippy", *options], sanitize=False))
+    sys.exit(suite.main([*suite.quick(), "-q", "-k", "not clippy", *options]))

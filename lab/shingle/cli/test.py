@@ -11,16 +11,16 @@ from shingle.checks import suite
 from shingle.cli.base import examples
 
 
-@click.command("test", epilog=examples("test", "test --sanitize", "test determinism power_cut", "test -- -x -k fsck"))
-@click.option("--sanitize", is_flag=True, help="The long stress in a KASAN, lockdep and PREEMPT kernel.")
+@click.command("test", epilog=examples("test", "test --long", "test determinism power_cut", "test -- -x -k fsck"))
+@click.option("--long", "is_long", is_flag=True, help="Also what takes longer: two hours more.")
 @click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
 @click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others, on SAFS.")
 @click.option("--browser", is_flag=True, help="Only the report, in a real browser without a screen.")
 @click.option("--slurm", is_flag=True, help="Only a set of experiments on Slurm, which is started on this host.")
 @click.argument("names", nargs=-1)
-def command(sanitize: bool, names: tuple[str, ...], **parts: bool) -> None:
+def command(is_long: bool, names: tuple[str, ...], **parts: bool) -> None:
     """Check everything: style, types, units, the machine, the kernel.
 
     NAMES picks test files by a part of their name; what begins with a dash goes to pytest.
     """
-    sys.exit(suite.main(names, sanitize=sanitize, parts=[name for name, asked_for in parts.items() if asked_for]))
+    sys.exit(suite.main(names, long=is_long, parts=[name for name, asked_for in parts.items() if asked_for]))
