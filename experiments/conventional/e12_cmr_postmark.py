@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A file server's load on a conventional disk: Postmark as the paper changed it (FAST'17, section 4.2.2, Table 3)."""
 
-from shingle.lab import Claim, Experiment, bars, bytes_claim, cell, run, workload, written_mib_s
+from shingle.lab import Basis, Claim, Experiment, bars, bytes_claim, cell, run, workload, written_mib_s
 
 DRIVE = "wd5000ys"
 BASELINE, LAZY = "ext4-10g", "ext4-lazy"
 NAME = "Postmark"
 SCALE = 0.1
+# The host's strict share of dirty pages was chosen because Table 3 comes out with it (e18).
+CHOSEN: Basis = "fitted"
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
@@ -15,21 +17,21 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 
 TABLE_3 = (
-    bytes_claim("T9a", BASELINE, NAME, "data", 34_185),
-    bytes_claim("T9a", BASELINE, NAME, "metadata", 480),
-    bytes_claim("T9a", BASELINE, NAME, "journal", 1_890),
-    bytes_claim("T9b", LAZY, NAME, "data", 33_878),
-    bytes_claim("T9b", LAZY, NAME, "metadata", 0),
-    bytes_claim("T9b", LAZY, NAME, "journal", 1_855),
+    bytes_claim("T9a", BASELINE, NAME, "data", 34_185, CHOSEN),
+    bytes_claim("T9a", BASELINE, NAME, "metadata", 480, CHOSEN),
+    bytes_claim("T9a", BASELINE, NAME, "journal", 1_890, CHOSEN),
+    bytes_claim("T9b", LAZY, NAME, "data", 33_878, CHOSEN),
+    bytes_claim("T9b", LAZY, NAME, "metadata", 0, CHOSEN),
+    bytes_claim("T9b", LAZY, NAME, "journal", 1_855, CHOSEN),
 )
 THROUGHPUT = Claim(
     "T9c", "throughput on ext4-10g", "MiB/s", 24.24, 24.24,
-    lambda records: written_mib_s(cell(records, BASELINE, NAME)), 0.25,
+    lambda records: written_mib_s(cell(records, BASELINE, NAME)), 0.25, basis=CHOSEN,
 )  # fmt: skip
 GAIN = Claim(
     "T9c", "throughput on ext4-lazy over that on ext4-10g", "", 1.05, 1.05,
     lambda records: written_mib_s(cell(records, LAZY, NAME)) / written_mib_s(cell(records, BASELINE, NAME)), 0.02,
-    better="high",
+    better="high", basis=CHOSEN,
 )  # fmt: skip
 
 EXPERIMENT = Experiment(

@@ -10,6 +10,7 @@ from shingle.machine import console, job, machine
 from shingle.paths import IN_MACHINE
 from shingle.runs import run
 from shingle.runs.claims import (
+    Basis,
     Claim,
     busy_s,
     by_seed,
@@ -33,8 +34,8 @@ from shingle.runs.experiment import Expectation, Experiment
 from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 
 __all__ = (
-    "FSX", "IN_MACHINE", "PJDFSTEST", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded", "Record",
-    "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console", "drive",
-    "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot",
+    "FSX", "IN_MACHINE", "PJDFSTEST", "Basis", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded",
+    "Record", "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console",
+    "drive", "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot",
     "reads_claim", "run", "seconds", "speedup", "speedup_claim", "table", "unmount_ms", "workload", "written_mib_s",
 )  # fmt: skip

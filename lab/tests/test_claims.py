@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a claim makes of a measured value."""
 
+import datetime
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +12,7 @@ from shingle.cli import main
 from shingle.evidence import claims_page, finding
 from shingle.evidence.finding import Reason
 from shingle.failure import Failure
-from shingle.runs import experiment
+from shingle.runs import expectations, experiment
 from shingle.runs.claims import Claim, judged
 from shingle.runs.experiment import Expectation
 from shingle.runs.record import cell
@@ -32,9 +34,9 @@ def claim(
         (claim(100, 100, 0.25), 1.0, 120, "reproduced", 0.2),
         (claim(100, 100, 0.25), 1.0, 130, "above", 0.3),
         (claim(100, 100, 0.25), 1.0, 70, "below", -0.3),
-        (claim(100, 100, 0.25, better="low"), 1.0, 70, "passed", -0.3),
+        (claim(100, 100, 0.25, better="low"), 1.0, 70, "below", -0.3),
         (claim(100, 100, 0.25, better="low"), 1.0, 130, "above", 0.3),
-        (claim(1.5, 2, better="high"), 1.0, 2.5, "passed", 0.25),
+        (claim(1.5, 2, better="high"), 1.0, 2.5, "above", 0.25),
         (claim(1.5, 2), 1.0, 1.7, "reproduced", 0.0),
         (claim(1.5, 2), 1.0, 1.2, "below", -0.2),
         (claim(10, None), 1.0, 1000, "reproduced", 0.0),
@@ -84,10 +86,10 @@ def test_every_claim_of_an_experiment_can_be_written() -> None:
 def test_what_is_off_is_listed_with_its_targets_and_the_reason() -> None:
     chosen = claims_page.experiments()[0]
     records = [{"scale": 1.0, "seed": 1, "virtual_s": 50.0}]
-    rows = judged([claim(100, 100), claim(50, 50), claim(100, 100, better="low")], records)
+    rows = judged([claim(100, 100), claim(50, 50)], records)
     told = claims_page.not_reproduced(chosen, [Reason("a parameter", "the weather", ("T0",))], rows)
     link = f"[{chosen.number}]({chosen.number}.md)"
-    assert told == f"* {link}, 1 of 3 rows (T0): a parameter: the weather (T0).\n"
+    assert told == f"* {link}, 1 of 2 rows (T0): a parameter: the weather (T0).\n"
     assert "not looked into" in claims_page.not_reproduced(chosen, (), rows)
     assert claims_page.not_reproduced(chosen, (), rows[1:]) == ""
 
@@ -156,3 +158,30 @@ def test_an_expectation_is_held_by_every_seed_that_has_its_cells() -> None:
 def test_what_must_be_found_is_found_in_the_committed_records() -> None:
     broken = {each.name: each.held(experiment.records_of(each)) for each in experiment.all_of_them()}
     assert [name for name, held in broken.items() if False in held] == []
+
+
+def test_what_is_expected_is_as_it_was_fixed() -> None:
+    known = expectations.read()
+    assert expectations.unfixed(known, experiment.all_of_them()) == [], 'run ./shingle claims --fix "WHY"'
+    assert all(now.why and now != before for now, before in expectations.changes(known))
+
+
+def test_a_changed_expectation_is_told_with_its_reason(tmp_path: Path) -> None:
+    file, today = tmp_path / "expectations.jsonl", datetime.date(2026, 1, 2)
+    chosen = claims_page.experiments()[0]
+    first, wider = (replace(chosen, claims=(claim(100, 100, tolerance),)) for tolerance in (0.0, 0.25))
+    known = expectations.fixed([], [first], "not asked for", today)
+    assert expectations.unfixed(known, [first]) == []
+    assert [each.tolerance for each in expectations.unfixed(known, [wider])] == [0.25]
+    expectations.write(expectations.fixed(known, [wider], "the day was long", today), file)
+    row = f"| 2026-01-02 | {chosen.number} T0 | a tolerance of 0% became 25% | the day was long |"
+    assert row in expectations.changes_page(file)
+
+
+def test_rows_are_counted_by_what_was_chosen_for_them() -> None:
+    records = [{"scale": 1.0, "seed": 1, "virtual_s": 100.0}]
+    made = [claim(100, 100), claim(50, 50, better="high"), replace(claim(100, 100), basis="fitted")]
+    told = claims_page.headline(judged(made, records), judged([claim(1, 1)], records))
+    assert "| predicted: nothing was chosen for them | 1 | 2 | 1 | 0 |" in told
+    assert "met with it | 1 | 1 | 0 | 0 |" in told
+    assert "| varied, to find reasons | 0 | 1 | 0 | 0 |" in told

@@ -29,8 +29,7 @@ _APART = 0.15
 # Longer labels leave no room for bars.
 _LABEL_CHARACTERS = 60
 _VERDICTS: dict[Verdict, str] = {
-    "reproduced": "here, as the paper or better",
-    "passed": "here, as the paper or better",
+    "reproduced": "here, as the paper",
     "above": "here, off the paper",
     "below": "here, off the paper",
     "not at this scale": "here, not comparable at this scale",
@@ -155,7 +154,7 @@ def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str]) -> dict[str, Art
     """Draws it, and returns what its legend needs."""
     looks = {
         "here": (plot.BLUE, ""),
-        "here, as the paper or better": (plot.BLUE, ""),
+        "here, as the paper": (plot.BLUE, ""),
         "here, off the paper": (plot.YELLOW, "////"),
         "here, not comparable at this scale": (plot.GREY, "...."),
     }

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
@@ -18,7 +19,7 @@ from shingle.evidence.finding import Finding, Reason
 from shingle.failure import Failure
 from shingle.page import replaced
 from shingle.paths import ROOT
-from shingle.runs import experiment
+from shingle.runs import expectations, experiment, provenance
 from shingle.runs.claims import Claim, Judged, judged, number
 from shingle.runs.experiment import Experiment, records_of
 from shingle.runs.record import Record
@@ -36,7 +37,7 @@ _HEAD = (
 *An index of verdicts, for readers of the papers: which of their numbers are reproduced here, and where the others are
 explained. Made by `./shingle claims --write` from the records in `results/`; do not edit.*
 
-**{headline}**
+{headline}
 
 Each experiment has a page with its rows. A row is a number of a paper, or what a sentence of one comes to, beside the
 value that the experiment's records give. `./shingle claims T13` prints the rows of a target; T1 to T47 number what the
@@ -45,8 +46,7 @@ papers say. Claims about a drive alone are in [drive-validation.md](drive-valida
 | verdict | |
 |---|---|
 | reproduced | within the paper's range or the row's tolerance: mostly 10 % of bytes and counts, 25 % of times |
-| passed | beyond it, on the better side |
-| above, below | beyond it |
+| above, below | beyond it; "better" says on which side, and it is off all the same |
 | not at this scale | means something at the paper's size only, and that was not run |
 | did not finish | the file system did not bring the workload to its end here; the record says how |
 | not run | no record |
@@ -54,13 +54,18 @@ papers say. Claims about a drive alone are in [drive-validation.md](drive-valida
 Byte counts of a workload at a tenth are compared with a tenth of the paper's. With more than one seed, a value is the
 mean and its standard deviation. "Varied" experiments change the paper's run to find what a number depends on.
 
-| experiment | what | targets | reproduced or passed | not |
-|---|---|---|--:|--:|
+"Stale" says that the records are of older code than the present, whose keys are in `results/present.json`. Nobody has
+shown yet that they would be the same. Each page names its records' keys.
+
+| experiment | what | targets | reproduced | not | records |
+|---|---|---|--:|--:|---|
 {index}
 Experiments that repeat no number of a paper: {others}.
 
 ## Not reproduced, and why
-{off}"""
+{off}
+## Changed expectations
+{changes}"""
 )
 
 
@@ -111,7 +116,7 @@ def error(each: Judged) -> str:
 
 
 def cells(each: Judged) -> tuple[str, ...]:
-    return (each.claim.target, each.claim.what, expected(each.claim, each.scale), ours(each), error(each), each.verdict)
+    return (each.claim.target, each.claim.what, expected(each.claim, each.scale), ours(each), error(each), each.said)
 
 
 def line(each: Judged) -> str:
@@ -196,20 +201,42 @@ def tables(targets: Sequence[str] = (), files: Sequence[Path] = ()) -> Iterator[
         raise Failure(f"no claim begins with {' or '.join(targets)}. Known: {', '.join(known)}.", status=2)
 
 
+@dataclass(frozen=True)
+class Count:
+    """Of one kind of rows: how many are reproduced, and what became of the others that were run."""
+
+    told: str
+    reproduced: int
+    of: int
+    better: int
+    unfinished: int
+
+
+def counts(repeated: Sequence[Judged], varied: Sequence[Judged]) -> list[Count]:
+    """By what was chosen for a row. What did not finish counts as not reproduced."""
+    kinds = {told: [each for each in repeated if each.claim.basis == basis] for told, basis in _BASES.items()}
+    return [_count(told, rows) for told, rows in (*kinds.items(), ("varied, to find reasons", varied))]
+
+
+def _count(told: str, rows: Sequence[Judged]) -> Count:
+    verdicts = Counter(each.verdict for each in rows if each.verdict not in ("not run", "not at this scale"))
+    better = sum(each.said != each.verdict for each in rows)
+    return Count(told, verdicts["reproduced"], verdicts.total(), better, verdicts["did not finish"])
+
+
 def headline(repeated: Sequence[Judged], varied: Sequence[Judged]) -> str:
-    """Of the rows that repeat a paper, and of those with something changed."""
-    verdicts = [each.verdict for each in (*repeated, *varied)]
-    return (
-        f"{_good(repeated)} rows reproduced or passed, and of what was varied to find reasons {_good(varied)}; "
-        f"{verdicts.count('not at this scale')} need the paper's size, {verdicts.count('did not finish')} did not "
-        f"finish, {verdicts.count('not run')} are not run."
-    )
+    said = "| rows | reproduced | of | off, on the better side | did not finish |\n|---|--:|--:|--:|--:|\n"
+    for each in counts(repeated, varied):
+        said += f"| {each.told} | {each.reproduced} | {each.of} | {each.better} | {each.unfinished} |\n"
+    left = Counter(each.verdict for each in (*repeated, *varied))
+    return said + f"\n{left['not at this scale']} rows need the paper's size, and {left['not run']} are not run."
 
 
-def _good(rows: Sequence[Judged]) -> str:
-    verdicts = [each.verdict for each in rows]
-    good = verdicts.count("reproduced") + verdicts.count("passed")
-    return f"{good} of {good + verdicts.count('above') + verdicts.count('below')}"
+_BASES = {
+    "predicted: nothing was chosen for them": "predicted",
+    "fitted: a setting was chosen because they, or others on the same host, are met with it": "fitted",
+    "constructed: they can hardly fail": "constructed",
+}
 
 
 def off_rows(rows: Sequence[Judged]) -> list[Judged]:
@@ -250,11 +277,12 @@ def has_page(chosen: Experiment) -> bool:
     return chosen.page is None and (bool(chosen.claims) or finding.path_of(chosen).exists())
 
 
-def _index_row(chosen: Experiment, found: Finding, rows: Sequence[Judged]) -> str:
+def _index_row(chosen: Experiment, found: Finding, rows: Sequence[Judged], records: Sequence[Record]) -> str:
     targets = ", ".join(dict.fromkeys(each.claim.target for each in rows))
-    good = sum(each.verdict in ("reproduced", "passed") for each in rows)
+    good = sum(each.verdict == "reproduced" for each in rows)
     varied = ", varied" if chosen.varied else ""
-    return f"| {_link(chosen)} | {found.title}{varied} | {targets} | {good} | {len(rows) - good} |\n"
+    kept = provenance.worst(chosen, records) if records else ""
+    return f"| {_link(chosen)} | {found.title}{varied} | {targets} | {good} | {len(rows) - good} | {kept} |\n"
 
 
 def page(chosen: Experiment) -> str:
@@ -267,6 +295,7 @@ def page(chosen: Experiment) -> str:
     said += f" `{finding.path_of(chosen).relative_to(ROOT)}`; do not edit.*\n\n"
     said += f"`{command(chosen, records)}`" + (f", {setting(records)}" if records else "")
     said += f" {chosen.scaling}" if chosen.scaling else ""
+    said += f"\n\n{provenance.told(chosen, records)}" if records else ""
     if chosen.claims:
         counts = Counter(each.verdict for each in rows)
         said += f"\n\n**{', '.join(f'{many} {verdict}' for verdict, many in counts.items())}**"
@@ -294,23 +323,37 @@ def markdown() -> str:
         found = finding.of(chosen)
         rows = judged(chosen.claims, records_of(chosen))
         everything[chosen.varied] += rows
-        index += _index_row(chosen, found, rows)
+        index += _index_row(chosen, found, rows, records_of(chosen))
         off += not_reproduced(chosen, found.reasons, rows)
     others = [each for each in experiment.all_of_them() if not each.claims]
     told = [f"{finding.of(each).title} ([{each.number}]({_file(each)}))" for each in others]
     sums = headline(everything[False], everything[True])
-    return _HEAD.format(headline=sums, index=index, off=off, others="; ".join(told))
+    return _HEAD.format(
+        headline=sums, index=index, off=off, others="; ".join(told), changes=expectations.changes_page()
+    )
 
 
 def _file(chosen: Experiment) -> str:
     return f"{chosen.number if chosen.page is None else chosen.name.partition('-')[2]}.md"
 
 
+_TEMPLATE = Path(__file__).with_name("front_page.md.j2")
+
+
+def headlines() -> list[Experiment]:
+    """The experiments whose numbers README shows."""
+    return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", _TEMPLATE.read_text())))]
+
+
 def front_page() -> str:
     """README with the few numbers that it shows."""
-    template = Path(__file__).with_name("front_page.md.j2")
     path = ROOT / "README.md"
-    made = finding.filled(template.read_text().partition("-->\n")[2], str(template.relative_to(ROOT)))
+    made = finding.filled(_TEMPLATE.read_text().partition("-->\n")[2], str(_TEMPLATE.relative_to(ROOT)))
+    stale = [each.number for each in headlines() if provenance.worst(each, records_of(each)) == "stale"]
+    if stale:
+        made += (
+            f"\nThe records of {', '.join(stale)} are of older code than the present (`./shingle check --release`).\n"
+        )
     return replaced(path.read_text(), _BEGIN, _END, made, path)
 
 
@@ -323,7 +366,10 @@ def pages() -> dict[Path, str]:
     for chosen in experiment.all_of_them():
         records = records_of(chosen)
         if chosen.page is not None and records:
-            text = chosen.page(records) + f"\n{finding.MEANING}{linked(finding.of(chosen).meaning)}\n"
+            text = (
+                chosen.page(records)
+                + f"\n{provenance.told(chosen, records)}\n\n{finding.MEANING}{linked(finding.of(chosen).meaning)}\n"
+            )
             made[RESULTS / _file(chosen)] = text
         elif has_page(chosen):
             made[RESULTS / _file(chosen)] = page(chosen)

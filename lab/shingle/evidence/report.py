@@ -38,7 +38,7 @@ FIRST = "e42-full-cache"
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # What a verdict looks like without its colour.
 _SIGNS: dict[Verdict, str] = {
-    "reproduced": "✓", "passed": "✓", "above": "✗", "below": "✗", "did not finish": "✗", "not at this scale": "○",
+    "reproduced": "✓", "above": "✗", "below": "✗", "did not finish": "✗", "not at this scale": "○",
     "not run": "○",
 }  # fmt: skip
 _REASONS: dict[Verdict, str] = {
@@ -162,7 +162,7 @@ def html(files: Sequence[Path] = (), tell: Callable[[str], None] = lambda text: 
     return environment.get_template("report.html.j2").render(
         sections=sections,
         off=off,
-        headline=claims_page.headline(everything[False], everything[True]),
+        counts=_counts(claims_page.counts(everything[False], everything[True])),
         state=_state(),
         first=next((each for each in sections if each.name == FIRST and each.figure), None),
         verdicts=_verdicts([*everything[False], *everything[True]]),
@@ -246,6 +246,12 @@ def _first_up(text: str) -> str:
 # --- Tables -------------------------------------------------------------------
 
 
+def _counts(kinds: Sequence[claims_page.Count]) -> Table:
+    columns = (("rows", False), ("reproduced", True), ("of", True), ("better", True), ("did not finish", True))
+    rows = ((each.told, str(each.reproduced), str(each.of), str(each.better), str(each.unfinished)) for each in kinds)
+    return Table("counts", "What is reproduced", columns, tuple(tuple(map(Cell, row)) for row in rows))
+
+
 def _verdicts(rows: Sequence[Judged]) -> Table:
     counts = Counter(row.verdict for row in rows)
     return Table(
@@ -256,9 +262,9 @@ def _verdicts(rows: Sequence[Judged]) -> Table:
     )
 
 
-def _verdict(verdict: Verdict) -> Cell:
+def _verdict(verdict: Verdict, said: str = "") -> Cell:
     look = {"✓": "good", "✗": "off"}.get(_SIGNS[verdict], "open")
-    return Cell(verdict, sign=_SIGNS[verdict], look=look)
+    return Cell(said or verdict, sign=_SIGNS[verdict], look=look)
 
 
 def _claims(name: str, caption: str, rows: Sequence[Judged]) -> Table:
@@ -279,7 +285,7 @@ def _claim(row: Judged) -> tuple[Cell, ...]:
         Cell(ours, repr(row.mean) if row.values else ""),
         Cell(str(len(row.values)) if row.values else ""),
         Cell(error, repr(row.error) if error else ""),
-        _verdict(row.verdict),
+        _verdict(row.verdict, row.said),
     )
 
 
@@ -290,7 +296,7 @@ def _not_reproduced(chosen: Experiment, rows: Sequence[Judged]) -> Iterator[Off]
     why = f"{why}."
     reasons: dict[str, list[Judged]] = {}
     for row in rows:
-        if row.verdict not in ("reproduced", "passed"):
+        if row.verdict != "reproduced":
             reasons.setdefault(_REASONS.get(row.verdict, why), []).append(row)
     for place, (reason, claims) in enumerate(reasons.items()):
         verdicts = " or ".join(dict.fromkeys(row.verdict for row in claims))

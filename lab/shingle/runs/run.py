@@ -235,9 +235,9 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
         "versions": {
             "linux": built.kernel.version,
             "kernel": built.kernel.key,
-            "drive_model": _content(built.crates.drive_object),
-            "guest": _content(built.crates.guest),
-            "profile": _content(run.profile.path),
+            "drive_model": content(built.crates.drive_object),
+            "guest": content(built.crates.guest),
+            "profile": content(run.profile.path),
             "mkfs": formatted.mkfs_version,
             "formatted": formatted.key,
         },
@@ -262,7 +262,7 @@ def key_of(built: build.Built, run: Run) -> str:
     return key.file("drive", built.crates.drive_object).file("guest", built.crates.guest).hexdigest()
 
 
-def _content(path: Path) -> str:
+def content(path: Path) -> str:
     return ContentKey("content").file("file", path).hexdigest()
 
 
