@@ -17,7 +17,9 @@ from shingle.evidence import claims_page
     "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Of these records instead of those in results/. May be given more than once.",
 )  # fmt: skip
-@click.option("--write", is_flag=True, help="Renew README's table and the pages of docs/results.")
+@click.option(
+    "--write", is_flag=True, help="Renew the pages of docs/results, and the tables in README and the owner's guide."
+)
 def command(targets: tuple[str, ...], record_files: tuple[Path, ...], write: bool) -> None:
     """What the papers say beside what is recorded in results/; TARGETS picks by the beginning of a number.
 

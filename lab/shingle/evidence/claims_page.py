@@ -306,20 +306,21 @@ def _file(chosen: Experiment) -> str:
     return f"{chosen.number if chosen.page is None else chosen.name.partition('-')[2]}.md"
 
 
-def front_page() -> str:
-    """README with the few numbers that it shows."""
-    template = Path(__file__).with_name("front_page.md.j2")
-    path = ROOT / "README.md"
+# Pages with a table that is filled in from records; the rest of them is written by hand.
+_TABLES = {ROOT / "README.md": "front_page.md.j2", ROOT / "docs/guide/owners-guide.md": "owners_guide.md.j2"}
+_BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
+
+
+def with_table(path: Path) -> str:
+    """The page with the few numbers that it shows."""
+    template = Path(__file__).with_name(_TABLES[path])
     made = finding.filled(template.read_text().partition("-->\n")[2], str(template.relative_to(ROOT)))
     return replaced(path.read_text(), _BEGIN, _END, made, path)
 
 
-_BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
-
-
 def pages() -> dict[Path, str]:
-    """All that is made of experiments' records: the index, the pages, README's table."""
-    made = {PAGE: markdown(), ROOT / "README.md": front_page()}
+    """All that is made of experiments' records: the index, the pages, and tables in pages written by hand."""
+    made = {PAGE: markdown()} | {path: with_table(path) for path in _TABLES}
     for chosen in experiment.all_of_them():
         records = records_of(chosen)
         if chosen.page is not None and records:
