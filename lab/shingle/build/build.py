@@ -366,6 +366,7 @@ def build_recipe(
     key = _kernel_key(made_of, options, _flags(base))
     stored = cache() / "kernels" / key
     if not stored.exists():
+        _check_place()
         with locked("kernel"):
             if not stored.exists():
                 _build_kernel(name, base, made_of, options, stored, progress)
