@@ -15,7 +15,10 @@ trap 'rm -rf "$work"' EXIT INT TERM
 # Its own folder: these flags would throw away what other builds of the workspace have.
 # x86-64 and no more, so that floating point gives the same result everywhere; static, for UML is linked at a fixed address.
 triple=x86_64-unknown-linux-gnu
-RUSTFLAGS="-C target-cpu=x86-64 -C relocation-model=static -C force-frame-pointers=no" \
+# The folders of this host are in no name of a symbol, so that the same sources give the same object in each clone.
+unset CARGO_ENCODED_RUSTFLAGS
+RUSTFLAGS="-C target-cpu=x86-64 -C relocation-model=static -C force-frame-pointers=no \
+	--remap-path-prefix=$root=/shingle --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
 	"${CARGO:-cargo}" build --quiet --release --manifest-path "$root/Cargo.toml" \
 	--target "$triple" --target-dir "$target/kernel" -p drive-abi --features kernel
 archive=$target/kernel/$triple/release/libdrive_abi.a

@@ -172,6 +172,19 @@ def test_where_nothing_can_be_built_nothing_is_begun(
     assert [path for path in paths.cache().rglob("*") if path.is_file()] == []
 
 
+def test_a_place_for_no_kernel_is_said_before_another_clone_s_build_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(_: str) -> None:
+        raise AssertionError("waited")
+
+    monkeypatch.setattr(build, "ROOT", tmp_path / "a clone")
+    monkeypatch.setattr(build, "locked", waited)
+    monkeypatch.setattr(build, "_kernel_key", lambda *_: "key")
+    with pytest.raises(Failure, match="no folder with spaces"):
+        build.build_recipe("main", "main", Recipe({}, ()), ())
+
+
 def test_another_release_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     def built(**_: object) -> None:
         raise AssertionError("something was built")

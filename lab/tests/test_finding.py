@@ -12,7 +12,7 @@ from shingle.paths import ROOT
 from shingle.runs import experiment
 
 TEXTS = sorted((ROOT / "experiments").glob("*/e*.md"))
-FRONT_PAGE = ROOT / "lab/shingle/evidence/front_page.md.j2"
+TABLES = ROOT / "lab/shingle/evidence"
 
 
 def test_each_text_belongs_to_an_experiment_and_each_experiment_with_claims_has_one() -> None:
@@ -77,7 +77,10 @@ def test_a_field_that_no_record_fills_is_a_failure_that_names_the_text(template:
         finding.filled(template, "e14.md")
 
 
-def test_readme_s_table_has_no_typed_number_but_its_captions() -> None:
-    text = FRONT_PAGE.read_text()
-    assert finding.typed_numbers(text) == ["line 8: 8"]
-    assert claims_page.front_page() == (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(
+    ("page", "template", "typed"),
+    [("README.md", "front_page.md.j2", ["line 8: 8"]), ("docs/guide/owners-guide.md", "owners_guide.md.j2", [])],
+)
+def test_a_table_in_a_page_has_no_typed_number_but_its_captions(page: str, template: str, typed: list[str]) -> None:
+    assert finding.typed_numbers((TABLES / template).read_text()) == typed
+    assert claims_page.with_table(ROOT / page) == (ROOT / page).read_text()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from shingle import paths
+from shingle.build import build
 from shingle.catalogue import workload
 from shingle.cli import base, compare, demo, main, perform
 from shingle.evidence import figures, plot, report
@@ -198,6 +200,31 @@ def test_the_demo_ends_with_the_gain_in_a_sentence() -> None:
         for name in ("ext4-lazy", "ext4-10g")
     ]
     assert f"with journal_lazy {times[0]:,.0f} s, without {times[1]:,.0f} s, {times[1] / times[0]:.1f} times" in said
+
+
+def test_a_full_disk_takes_the_records_and_not_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = experiment.find("e01")
+    kept = [each for each in experiment.records_of(chosen) if each["seed"] == 1]
+    cells = list(chosen.cells(chosen.scale, 1).values())
+    results = [
+        run.Result(cell, tuple(each for each in kept if each["file_system"] == cell.variant.name)) for cell in cells
+    ]
+
+    def side_by_side(*_: object, finished: Callable[[run.Result], None], **__: object) -> list[run.Result]:
+        for each in results:
+            finished(each)
+        return results
+
+    monkeypatch.setattr(build, "everything", lambda **_: None)
+    monkeypatch.setattr(run, "side_by_side", side_by_side)
+    full = Path("/dev/full")
+    with pytest.raises(Failure, match=f"{len(cells)} of {len(cells)} runs are not recorded: /dev/full: No space left"):
+        perform.perform(cells, chosen.phases, perform.Options(record_file=full))
+    said = capsys.readouterr().out
+    assert all(cell.variant.name in said for cell in cells)
+    assert "records: " not in said
 
 
 def test_an_experiment_at_another_scale_says_that_nothing_is_checked(

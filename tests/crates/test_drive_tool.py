@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from shingle.build import build
 from shingle.catalogue import drive
 from shingle.cli import main
 from shingle.cli.drives import command as drives
@@ -35,13 +36,17 @@ OWN = (ROOT / "drives/wd40efax.toml").read_text()
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_mistake_in_a_drive_of_one_s_own_is_said_before_it_is_formatted(
+def test_a_mistake_in_a_drive_of_one_s_own_is_said_before_anything_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     def formatted(*_: object, **__: object) -> None:
         raise AssertionError("a drive was formatted")
 
+    def built(*_: object, **__: object) -> None:
+        raise AssertionError("a kernel was built")
+
     monkeypatch.setattr(drive, "formatted", formatted)
+    monkeypatch.setattr(build, "build_kernel", built)
     file = tmp_path / "mine.toml"
     file.write_text(OWN.replace("\nidle =", "\nidel ="))
     line = file.read_text()[: file.read_text().index("\nidel =")].count("\n") + 2

@@ -56,6 +56,18 @@ def test_the_probe_finds_the_same_bands_through_a_kernel(bench: Bench) -> None:
     assert found["cleaning.order"]["value"] == "oldest first"
 
 
+def test_reading_alone_says_once_what_it_leaves_open(bench: Bench) -> None:
+    """Row A5 of what a new user met: ten times "could not tell"."""
+    empty = bench.empty(capacity_bytes=drive.capacity_of(drive.find(PROFILE)))
+    probe = bench.built.crates.probe
+    argv = [f"{job.OUT}/{probe.name}", "disk", "/dev/shd0"]
+    said = bench.boot([job.run(argv, stdout="said")], drive=empty, boot=Boot(steps=(), files=(probe,))).text("said")
+    assert "spindle" in said or "rotation" in said
+    assert "could not tell" not in said
+    assert said.count("needs writing") == 1
+    assert "shingle probe /dev/shd0 --destructive /dev/shd0" in said
+
+
 def test_a_disk_that_is_in_use_is_not_probed(bench: Bench) -> None:
     formatted = bench.formatted("ext4")
     probe = bench.built.crates.probe

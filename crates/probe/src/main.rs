@@ -170,7 +170,8 @@ fn probe_device(device: &Path, destructive: Option<&Path>, options: &Options) ->
     let plan = Plan::new(&options.only, named_again.is_some()).map_err(Trouble::Wrong)?;
     let mut disk =
         BlockDevice::open(&place, named_again.is_some(), stop_flag()?).map_err(Trouble::Wrong)?;
-    probe(&mut disk, &plan, options, &today())
+    let open = left_open(&plan, device);
+    probe(&mut disk, &plan, options, &today(), &open)
 }
 
 fn probe_simulated(drive: &Path, fresh: bool, options: &Options) -> Result {
@@ -182,7 +183,7 @@ fn probe_simulated(drive: &Path, fresh: bool, options: &Options) -> Result {
         true => SimulatedDisk::new(profile, options.seed),
         false => SimulatedDisk::used(profile, options.seed),
     };
-    probe(&mut disk, &plan, options, "a simulated drive")
+    probe(&mut disk, &plan, options, "a simulated drive", "")
 }
 
 fn refuse_zoned(profile: &smr_drive::profile::Profile) -> Result {
@@ -214,7 +215,8 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-fn probe(disk: &mut dyn Disk, plan: &Plan, options: &Options, when: &str) -> Result {
+/// `open`: what is said of the tests that are left out.
+fn probe(disk: &mut dyn Disk, plan: &Plan, options: &Options, when: &str, open: &str) -> Result {
     // Before hours are spent.
     if let Some(path) = options.profile.as_deref() {
         let name = path.display();
@@ -238,23 +240,21 @@ fn probe(disk: &mut dyn Disk, plan: &Plan, options: &Options, when: &str) -> Res
         plan.duration(&facts)
     );
     if !plan.left_out.is_empty() {
-        eprintln!("only reading: left open: {}", plan.left_out.join(", "));
+        eprintln!("only reading: that does not show whether the disk is shingled");
     }
     let mut session = Session::new(disk, options.seed, |what| eprintln!("  {what}"));
     let start_s = session.now_s();
     let ended = plan.run(&mut session);
     let seconds = session.now_s() - start_s;
-    for name in &plan.left_out {
-        let why = "it needs writing: name the device again with --destructive".to_string();
-        session
-            .findings
-            .0
-            .push(Finding::open(name, &format!("test {name}"), why));
-    }
     let stopped = ended.as_ref().err().map(ToString::to_string);
     let text = match options.json {
-        true => as_json(&facts, &session, options.seed, seconds, stopped.as_deref()),
-        false => for_people(&session.findings.0, seconds),
+        true => {
+            let why = "it needs writing: name the device again with --destructive";
+            let unknown = |(name, summary)| Finding::open(name, summary, why.into());
+            session.findings.0.extend(plan.left_open().map(unknown));
+            as_json(&facts, &session, options.seed, seconds, stopped.as_deref())
+        }
+        false => for_people(&session.findings.0, seconds) + open,
     };
     print(&text)?;
     ended?;
@@ -326,6 +326,24 @@ fn for_people(findings: &[Finding], seconds: f64) -> String {
         text,
         "{} findings in {seconds:.0} s of the disk's time",
         findings.len()
+    );
+    text
+}
+
+/// What a probe that only reads leaves open, and how to find it out; once for all of it.
+fn left_open(plan: &Plan, device: &Path) -> String {
+    if plan.left_out.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nNot looked for, because it needs writing to the disk:\n");
+    for (name, summary) in plan.left_open() {
+        let _ = writeln!(text, "  {name:<15} {summary}");
+    }
+    let disk = device.display();
+    let _ = writeln!(
+        text,
+        "So whether this disk is shingled is open. To find it out, and lose all that is on the disk:\n  \
+         shingle probe {disk} --destructive {disk}"
     );
     text
 }
@@ -432,4 +450,22 @@ fn watch(device: &Path, every_s: f64, looks: Option<u64>) -> Result {
         (before, last_ns) = (now, began_ns);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_writing_is_said_once_with_the_command_that_finds_it_out() {
+        let text = left_open(&Plan::new(&[], false).unwrap(), Path::new("/dev/sdx"));
+        assert_eq!(text.matches("needs writing").count(), 1, "{text}");
+        assert_eq!(text.matches("--destructive /dev/sdx").count(), 1, "{text}");
+        assert!(text.contains("kind            whether small writes go in place"));
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert_eq!(
+            left_open(&Plan::new(&[], true).unwrap(), Path::new("/dev/sdx")),
+            ""
+        );
+    }
 }

@@ -70,6 +70,12 @@ impl Plan {
         self.names.iter().filter_map(|name| find(name))
     }
 
+    /// Each test that is left out, and what it would find.
+    pub fn left_open(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        let left_out = self.left_out.iter().filter_map(|name| find(name));
+        left_out.map(|test| (test.name, test.summary))
+    }
+
     /// One sentence on the time that it takes on the disk's clock.
     pub fn duration(&self, facts: &Facts) -> String {
         let sum = |of: fn(&Test) -> f64| self.tests().map(of).sum::<f64>() / 60.0;

@@ -21,7 +21,9 @@ from shingle.runs import expectations, experiment, provenance
     "--record", "record_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Of these records instead of those in results/. May be given more than once.",
 )  # fmt: skip
-@click.option("--write", is_flag=True, help="Renew README's table and the pages of docs/results.")
+@click.option(
+    "--write", is_flag=True, help="Renew the pages of docs/results, and the tables in README and the owner's guide."
+)
 @click.option("--present", is_flag=True, help="Notes the keys of the present code, which is built, for --write.")
 @click.option("--fix", metavar="WHY", help="Records that ranges, tolerances or bases were changed, and why.")
 def command(

@@ -105,10 +105,15 @@ def perform(cells: Sequence[Run], phases: Sequence[str], options: Options) -> li
     if folder is not None:
         check_folder(folder)
     known = record.read(file) if options.resume and file is not None and file.exists() else []
+    unwritten: list[Failure] = []
 
     def keep_records(result: Result) -> None:
-        if file is not None:
-            record.write(file, result.records)
+        try:
+            if file is not None:
+                record.write(file, result.records)
+        except Failure as failure:
+            # What was run can still be shown.
+            unwritten.append(failure)
 
     with contextlib.ExitStack() as stack:
         progress = Terminal(err)
@@ -116,6 +121,9 @@ def perform(cells: Sequence[Run], phases: Sequence[str], options: Options) -> li
         if folder is not None:
             keep = Keep(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shingle-traces-"))))
         with progress:
+            # Before a kernel is built.
+            for profile in run.own_drives(cells):
+                drive.check(build.build_crates(progress=progress), profile)
             built = build.everything(progress=progress)
             results = run.side_by_side(
                 built, cells, progress, keep=keep, known=known, finished=keep_records, jobs=options.jobs
@@ -125,13 +133,15 @@ def perform(cells: Sequence[Run], phases: Sequence[str], options: Options) -> li
             _show([each for each in results if each.run.plan.seed == seed], phases, began, wide=options.wide)
         if options.resume:
             out.print(f"of {len(results)} runs, {sum(each.recorded_before for each in results)} were recorded before")
-        if file is not None:
+        if file is not None and not unwritten:
             out.print(f"records: {file}", soft_wrap=True)
         for seed in seeds if folder is not None else ():
             assert folder is not None
             of_seed = [each for each in results if each.run.plan.seed == seed]
             for path in _draw(of_seed, folder, several=len(seeds) > 1):
                 out.print(f"figure: {path}", soft_wrap=True)
+    if unwritten:
+        raise Failure(f"{len(unwritten)} of {len(results)} runs are not recorded: {unwritten[0]}")
     return results
 
 

@@ -337,32 +337,32 @@ def _file(chosen: Experiment) -> str:
     return f"{chosen.number if chosen.page is None else chosen.name.partition('-')[2]}.md"
 
 
-_TEMPLATE = Path(__file__).with_name("front_page.md.j2")
+# Pages with a table that is filled in from records; the rest of them is written by hand.
+_TABLES = {ROOT / "README.md": "front_page.md.j2", ROOT / "docs/guide/owners-guide.md": "owners_guide.md.j2"}
+_BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
 
 def headlines() -> list[Experiment]:
-    """The experiments whose numbers README shows."""
-    return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", _TEMPLATE.read_text())))]
+    """The experiments whose numbers README and the owner's guide show."""
+    text = "".join(Path(__file__).with_name(each).read_text() for each in _TABLES.values())
+    return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", text)))]
 
 
-def front_page() -> str:
-    """README with the few numbers that it shows."""
-    path = ROOT / "README.md"
-    made = finding.filled(_TEMPLATE.read_text().partition("-->\n")[2], str(_TEMPLATE.relative_to(ROOT)))
+def with_table(path: Path) -> str:
+    """The page with the few numbers that it shows; README says which of them are stale."""
+    template = Path(__file__).with_name(_TABLES[path])
+    made = finding.filled(template.read_text().partition("-->\n")[2], str(template.relative_to(ROOT)))
     stale = [each.number for each in headlines() if provenance.worst(each, records_of(each)) == "stale"]
-    if stale:
+    if stale and path.name == "README.md":
         made += (
             f"\nThe records of {', '.join(stale)} are of older code than the present (`./shingle check --release`).\n"
         )
     return replaced(path.read_text(), _BEGIN, _END, made, path)
 
 
-_BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
-
-
 def pages() -> dict[Path, str]:
-    """All that is made of experiments' records: the index, the pages, README's table."""
-    made = {PAGE: markdown(), ROOT / "README.md": front_page()}
+    """All that is made of experiments' records: the index, the pages, and tables in pages written by hand."""
+    made = {PAGE: markdown()} | {path: with_table(path) for path in _TABLES}
     for chosen in experiment.all_of_them():
         records = records_of(chosen)
         if chosen.page is not None and records:

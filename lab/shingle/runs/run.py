@@ -291,7 +291,7 @@ def side_by_side(
     """
     for plan in {run.faults for run in runs if run.faults is not None}:
         faults.check(built.crates, plan)
-    for profile in {run.profile.path: run.profile for run in runs if drive.is_own(run.profile)}.values():
+    for profile in own_drives(runs):
         drive.check(built.crates, profile)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
@@ -309,6 +309,11 @@ def side_by_side(
     width = at_once(runs, available_mib(), jobs or os.cpu_count() or 1)
     with progress.runs(len(runs)) as done:
         return process.in_parallel([task(number, run, done) for number, run in enumerate(runs)], width=width)
+
+
+def own_drives(runs: Sequence[Run]) -> list[Profile]:
+    """Those that are files of the user's, which may have mistakes."""
+    return list({each.profile.path: each.profile for each in runs if drive.is_own(each.profile)}.values())
 
 
 def _own(keep: Keep | None, run: Run, runs: Sequence[Run]) -> Keep | None:
