@@ -86,7 +86,7 @@ _MUTANTS = (
         '            && (is_deletion || is_left || crate::mutant("deletion-reserve"))\n',
     ),
     Mutant(
-        "headers-not-charged", "budget", "budget.rs",
+        "headers-not-charged", "budget", "charge.rs",
         "        let blocks = payload + segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n",
         "        let beside = segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n"
         '        let blocks = payload + if crate::mutant("headers-not-charged") { 0 } else { beside };\n',
