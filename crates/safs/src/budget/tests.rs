@@ -221,7 +221,7 @@ impl State {
 
     /// Says whether it was accepted. At the brim, what would first need room to be made is left.
     fn append(&mut self, ino: Ino, gap: u64, bytes: usize) -> bool {
-        let claim = Claim::Data(Charge::of_file(bytes as u64, u64::from(gap > 0), gap));
+        let claim = Claim::Data(Charge::of_file(bytes as u64, (gap > 0).then_some(gap)));
         if self.stops_at_brim && !(self.fs.has_blocks(claim) && self.fs.has_nodes(claim)) {
             return false;
         }
