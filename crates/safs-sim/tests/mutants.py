@@ -115,6 +115,11 @@ _MUTANTS = (
         "            " + _unless("batches-need-the-log", "unless_full(self.root_commit(false))?;") + "\n",
     ),
     Mutant(
+        "no-zone-no-root-record", "budget", "log.rs",
+        "        if self.zones.free() == 0 {\n            self.root_commit(false)?;",
+        '        if self.zones.free() == 0 && !crate::mutant("no-zone-no-root-record") {\n            self.root_commit(false)?;',
+    ),
+    Mutant(
         "nothing-in-advance", "room", "space.rs",
         "        if is_low && changed",
         '        if is_low && !crate::mutant("nothing-in-advance") && changed',
@@ -168,7 +173,7 @@ _RUNS = {
     "fuzz": ["suites", "fuzz", "--count", "24000"],
     "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--", "repair::", "check::"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
-    "room": ["suites", "room", "--count", "6", "--config", "9437184/4/"],
+    "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],
 }
 
 
