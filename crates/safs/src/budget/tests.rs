@@ -549,7 +549,7 @@ fn what_was_accepted_fits_and_deleting_and_unmounting_work_on_small_devices() {
 
 #[test]
 fn what_was_accepted_fits_and_deleting_and_unmounting_work_up_to_20_tb() {
-    let reach = tell(&LARGE, &[0], 16);
+    let reach = tell(&LARGE, &[0], 8);
     assert!(reach.roots > 0, "{reach:?}");
 }
 
