@@ -275,7 +275,7 @@ impl State {
         else {
             return;
         };
-        let Some((at, name, ino)) = self.file(*number) else {
+        let Some((at, _, ino)) = self.file(*number) else {
             return;
         };
         match op {
@@ -305,18 +305,7 @@ impl State {
                 (0..*count).for_each(|_| self.attribute(ino, 3900));
                 self.fs.fsync(ino).expect("what was accepted fits");
             }
-            Op::Rename(_) => {
-                let mut new = name.clone();
-                new.push(b'r');
-                let done =
-                    self.fs
-                        .rename(ROOT_INO, &name, ROOT_INO, &new, crate::RenameMode::Replace);
-                match done {
-                    Ok(()) => self.files[at].0 = new,
-                    Err(Error::NameTooLong) => {}
-                    full => drop(self.may_fill(full)),
-                }
-            }
+            Op::Rename(_) => self.rename(at),
             Op::Open(_, count) => {
                 for step in 0..usize::from(*count).min(self.files.len()) {
                     let ino = self.files[(at + step) % self.files.len()].1;
@@ -346,6 +335,17 @@ impl State {
             .fs
             .set_xattr(ino, b"user.value", &value, XattrMode::Any);
         self.may_fill(set);
+    }
+
+    fn rename(&mut self, at: usize) {
+        let name = self.files[at].0.clone();
+        let new = [name.as_slice(), b"r"].concat();
+        let mode = crate::RenameMode::Replace;
+        match self.fs.rename(ROOT_INO, &name, ROOT_INO, &new, mode) {
+            Ok(()) => self.files[at].0 = new,
+            Err(Error::NameTooLong) => {}
+            full => drop(self.may_fill(full)),
+        }
     }
 
     fn unlink(&mut self, at: usize) {
