@@ -86,10 +86,16 @@ _MUTANTS = (
         '            && (is_deletion || is_left || crate::mutant("deletion-reserve"))\n',
     ),
     Mutant(
-        "headers-not-charged", "budget", "budget.rs",
-        "        let blocks = payload + segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n",
-        "        let beside = segments * u64::from(headers) + self.files * BLOCKS_OF_A_FILE;\n"
+        "headers-not-charged", "budget", "charge.rs",
+        "        let blocks = payload + segments * u64::from(headers) + self.pieces * BLOCKS_OF_A_PIECE;\n",
+        "        let beside = segments * u64::from(headers) + self.pieces * BLOCKS_OF_A_PIECE;\n"
         '        let blocks = payload + if crate::mutant("headers-not-charged") { 0 } else { beside };\n',
+    ),
+    Mutant(
+        "gaps-not-charged", "budget", "charge.rs",
+        "            let is_hole = gap > SHORT_GAP_BYTES;\n",
+        '            if crate::mutant("gaps-not-charged") { continue; }\n'
+        "            let is_hole = gap > SHORT_GAP_BYTES;\n",
     ),
     Mutant(
         "waiting-blocks-not-charged", "budget", "budget.rs",
@@ -121,6 +127,17 @@ _MUTANTS = (
         "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
     ),
     Mutant(
+        "parent-believed", "repair", "check.rs",
+        "        if inode.parent != parent {",
+        '        if inode.parent != parent && !crate::mutant("parent-believed") {',
+    ),
+    Mutant(
+        "log-s-end-believed", "repair", "check.rs",
+        "if zone == self.log.at.zone && entry.write_blocks != self.log.at.block {",
+        "if zone == self.log.at.zone && entry.write_blocks != self.log.at.block\n"
+        '                && !crate::mutant("log-s-end-believed") {',
+    ),
+    Mutant(
         "lost-records-behind", "recovery", "repair.rs",
         "                self.outgrow_lost_records()?;\n",
         "                " + _unless("lost-records-behind", "self.outgrow_lost_records()?;") + "\n",
@@ -145,13 +162,14 @@ _MUTANTS = (
 
 # What is run against a mutant, and against the control: enough for the mutants, quick enough for a build machine.
 _RUNS = {
-    "budget": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "on_small_devices"],
+    "budget": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--",
+               "budget::", "--skip", "20_tb", "--skip", "very_many_extents"],
     "cuts": ["suites", "cuts", "--count", "12000", "--config", "small"],
     "model": ["suites", "model", "--count", "160", "--config", "mixed"],
     "fuzz": ["suites", "fuzz", "--count", "24000"],
-    "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "repair::"],
+    "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--", "repair::", "check::"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
-    "room": ["suites", "room", "--count", "6", "--config", "9437184/4/"],
+    "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],
 }
 
 

@@ -5,7 +5,7 @@
 //! blocks and cover what lies between `head` and `written` without gap or overlap; only the last may be a fragment.
 
 use crate::budget::Claim;
-use crate::charge::Charge;
+use crate::charge::{Charge, SHORT_GAP_BYTES};
 use crate::error::{unless_full, At, Error, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -14,8 +14,6 @@ use crate::options::Placement;
 use crate::staging::Staging;
 use zoned::{ZoneId, ZonedDevice};
 
-/// A gap that is shorter is filled with zeros; a longer one becomes a hole.
-const SHORT_GAP_BYTES: u64 = 64 << 10;
 /// Others' data that a segment takes along when one file is made durable.
 const RIDERS_MAX_BYTES: usize = 1 << 20;
 
@@ -32,8 +30,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let end = end.ok_or(Error::TooBig)?;
         self.load(ino)?;
         self.refuse_overwrite(ino, offset, bytes)?;
-        let gap_bytes = offset.saturating_sub(self.staging(ino).end());
-        let charge = Charge::of_file(bytes, u64::from(gap_bytes > 0), gap_bytes);
+        let charge = Charge::of_file(bytes, self.staging(ino).gaps_beside(offset, end));
         self.afford(Claim::Data(charge))?;
         // What waited may be written now, and a gap that was to be filled be a hole.
         self.load(ino)?;

@@ -10,6 +10,9 @@ use zoned::{Block, ZoneId, ZonedDevice};
 /// Keys looked at in one go.
 const KEYS_AT_ONCE: usize = 1024;
 
+#[cfg(test)]
+mod tests;
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -63,6 +66,8 @@ type Found<'a> = (
 struct Links {
     inode: Option<Inode>,
     names: u32,
+    /// A directory that names it.
+    named_in: Option<Ino>,
     subdirectories: u32,
     entries: u64,
     orders: u64,
@@ -171,7 +176,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                     return Err(damaged("what it names is not there"));
                 }
                 all.entry(ino).or_default().entries += 1;
-                all.entry(entry.ino).or_default().names += 1;
+                let named = all.entry(entry.ino).or_default();
+                (named.names, named.named_in) = (named.names + 1, Some(ino));
                 if self.get(&order)? != Some(entry.encode_order()) {
                     let put = Change::Put(order, entry.encode_order());
                     fixes.push(Fix::Batch(vec![put]));
@@ -318,6 +324,13 @@ impl<D: ZonedDevice> FileSystem<D> {
                     entry.live_bytes
                 ));
             }
+            if zone == self.log.at.zone && entry.write_blocks != self.log.at.block {
+                fixes.push(Fix::Written(zone, entry.write_blocks));
+                wrong(format!(
+                    "it is said to be written up to block {}, the log goes on at block {}",
+                    entry.write_blocks, self.log.at.block
+                ));
+            }
             if counted > 0 && matches!(entry.stage, ZoneStage::Free | ZoneStage::Dying) {
                 wrong("it is to be written anew, and data live in it".into());
             }
@@ -416,6 +429,16 @@ fn check_inode(ino: Ino, links: &Links, report: &mut Report, fixes: &mut Vec<Fix
             "it counts {} entries, there are {} by name and {} by order",
             inode.children, links.entries, links.orders
         ));
+    }
+    let is_directory = inode.file_type == FileType::Directory && ino != ROOT_INO;
+    if let Some(parent) = links.named_in.filter(|_| is_directory) {
+        if inode.parent != parent {
+            wrong(format!(
+                "its parent is said to be {}, and {} names it",
+                inode.parent.0, parent.0
+            ));
+            right.parent = parent;
+        }
     }
     let end = links.end.unwrap_or(inode.head);
     if inode.written != end {

@@ -440,11 +440,8 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 
-    /// Chooses where the log goes on, before it has to. If no zone is free, a root record may free some.
+    /// Chooses where the log goes on, before it has to.
     fn prepare_next(&mut self) -> Result {
-        if self.zones.free() == 0 {
-            self.root_commit(false)?;
-        }
         self.log.next = self.open_zone(ZoneKind::Log, Ino(0))?;
         Ok(())
     }

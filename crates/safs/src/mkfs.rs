@@ -13,6 +13,9 @@ use zoned::{Block, ZoneId, ZoneType, ZonedDevice};
 
 /// Zones for data that a file system has at least: the log's two, the reserve, and some to work with.
 const SEQUENTIAL_MIN: u32 = 12;
+/// Where the reserved zones are written in order, one has to hold what a deletion takes of nodes, and what cleaning takes
+/// beside it, or deletions are refused at last: 64 nodes.
+const IN_ORDER_BLOCKS_MIN: u32 = 256;
 /// Largest number of a first mount: as many again can follow.
 const FIRST_MOUNT_MAX: u32 = (1 << 30) - 1;
 
@@ -27,10 +30,14 @@ pub struct MakeOptions {
     pub now_ns: i64,
 }
 
-/// Refuses a device on which no file system can be; nothing is written. Gives the device back.
+/// Refuses a device on which no file system can be, or none that keeps INV-S16; nothing is written. Gives the device back.
 pub fn check_device<D: ZonedDevice>(device: D, options: &MakeOptions) -> Result<D> {
     let disk = Disk::new(device)?;
-    plan(&disk, options)?;
+    let (superblock, _) = plan(&disk, options)?;
+    if superblock.is_in_order() && disk.geometry().capacity_blocks < IN_ORDER_BLOCKS_MIN {
+        let reason = "its zones hold less than 1 MiB, and none of them is conventional";
+        return Err(Error::corrupt("the device", reason));
+    }
     Ok(disk.into_device())
 }
 

@@ -520,7 +520,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// A device that keeps no write pointers learns what the table knows.
-    fn set_known_pointer(&mut self, zone: ZoneId, entry: &ZoneEntry) -> Result {
+    pub(crate) fn set_known_pointer(&mut self, zone: ZoneId, entry: &ZoneEntry) -> Result {
         if self.disk.keeps_write_pointers() || entry.kind == ZoneKind::Random {
             return Ok(());
         }

@@ -193,7 +193,9 @@ impl<D: ZonedDevice> FileSystem<D> {
             if entry.stage == ZoneStage::Open && !is_log {
                 entry.stage = ZoneStage::Sealed;
             }
-        })
+        })?;
+        let entry = *self.zones.get(zone)?;
+        self.set_known_pointer(zone, &entry)
     }
 
     fn remove_keys(&mut self, ino: Ino) -> Result {
@@ -427,6 +429,28 @@ mod tests {
         let file = fs.create(directory, b"new", FileType::Regular, Owner::default(), 0);
         assert!(file.is_ok_and(|file| !files.contains(&file)));
         assert_eq!(fs.entries(directory, 0, 10).unwrap().len(), 4);
+    }
+
+    /// `..` leads to the directory that has the name, also where all counts are right.
+    #[test]
+    fn directories_that_say_each_other_s_parent_get_their_own() {
+        let (mut fs, directory, _) = repaired(|fs, directory, _| {
+            let mut make = |parent, name| {
+                let owner = Owner::default();
+                fs.create(parent, name, FileType::Directory, owner, 0)
+            };
+            let other = make(ROOT_INO, b"other").unwrap();
+            let inner = make(other, b"inner").unwrap();
+            let (mut first, mut second) = (fs.inode(directory).unwrap(), fs.inode(inner).unwrap());
+            std::mem::swap(&mut first.parent, &mut second.parent);
+            let puts = [(directory, first), (inner, second)]
+                .map(|(ino, inode)| Change::Put(Key::inode(ino), inode.encode()));
+            fs.change(puts.into()).unwrap();
+        });
+        let other = fs.lookup(ROOT_INO, b"other").unwrap();
+        let inner = fs.lookup(other, b"inner").unwrap();
+        let mut parent = |ino| fs.inode(ino).unwrap().parent;
+        assert_eq!((parent(directory), parent(inner)), (ROOT_INO, other));
     }
 
     #[test]

@@ -74,8 +74,22 @@ impl Staging {
 
     /// What is charged for it while it waits.
     fn charge(&self) -> Charge {
-        let (gaps, hole_bytes) = (self.gap.len() as u64, self.visible() - self.end());
-        Charge::of_file(self.held(), gaps, hole_bytes)
+        let mut end = self.end();
+        let gaps = self.gap.iter().map(|(at, bytes)| {
+            let gap = at.saturating_sub(end);
+            end = at + bytes.len() as u64;
+            gap
+        });
+        Charge::of_file(self.held(), gaps)
+    }
+
+    /// Lengths of the gaps that would be before and behind a piece; it may make two short ones of a long one.
+    pub fn gaps_beside(&self, offset: u64, end: u64) -> impl Iterator<Item = u64> {
+        let before = self.gap.range(..offset).next_back();
+        let before = before.map_or(self.end(), |(at, bytes)| at + bytes.len() as u64);
+        let behind = self.gap.range(end..).next().map_or(end, |(at, _)| *at);
+        let gaps = [offset.saturating_sub(before), behind - end];
+        gaps.into_iter().filter(|gap| *gap > 0)
     }
 
     /// `blocks` blocks are written, and after them a fragment.

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests beside the code begin with.
 
+#[allow(dead_code)]
+#[path = "../../safs-sim/src/suites/random.rs"]
+mod random;
+#[allow(dead_code)]
+#[path = "../../safs-sim/src/suites/sim.rs"]
+pub(crate) mod sim;
+
 use zoned::RamDevice;
 
 use crate::{make, MakeOptions};

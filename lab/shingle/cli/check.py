@@ -38,7 +38,7 @@ def _check_release() -> None:
         out.print(f"{chosen.name}: {state}", soft_wrap=True)
         stale += [chosen.number] if state == "stale" else []
     if stale:
-        told = f"README has numbers of older code: {', '.join(stale)}."
+        told = f"README or the guide has numbers of older code: {', '.join(stale)}."
         raise Failure(
             f"{told} Show at a tenth that they are the same (./shingle equal {' '.join(stale)}), or run them anew."
         )
