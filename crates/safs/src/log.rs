@@ -255,6 +255,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut tails = Vec::with_capacity(plan.shares.len());
         for share in &plan.shares {
             let (batch, tail) = self.data_batch(share, &mut draft, zone, block)?;
+            self.keep_leaves(&batch);
             self.apply(&batch)?;
             draft.records.push(&batch);
             tails.push(tail);

@@ -72,7 +72,10 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.push(&[])?;
         }
         let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
-        if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
+        if is_long
+            || self.has_many_leaves()
+            || self.catalog.changed_bytes() > self.options.overlay_bytes
+        {
             self.root_commit(false)?;
         }
         // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
