@@ -14,6 +14,7 @@
 //! | `policy` | what is done without being asked for | `housekeeping`, `retain`, `compaction` |
 
 use crate::catalog::Catalog;
+use crate::cleaning::Cleaning;
 use crate::disk::{Disk, Geometry};
 use crate::error::{At, Error, Result};
 use crate::format::*;
@@ -74,6 +75,10 @@ pub(crate) struct Policy {
     pub is_retaining: bool,
     /// Making room before anyone asks failed; not tried again before so many bytes were accepted or died.
     pub room_retry_bytes: u64,
+    /// The zone that is being emptied, a part for each call.
+    pub cleaning: Option<Cleaning>,
+    /// Bytes that were accepted when a part of a zone was emptied last.
+    pub cleaned_at_bytes: u64,
     /// Why housekeeping failed last: no answer to any call.
     pub trouble: Option<String>,
 }
