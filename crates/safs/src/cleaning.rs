@@ -187,7 +187,13 @@ impl<D: ZonedDevice> FileSystem<D> {
             cleaning.own = self.with_own_zones(&found);
             cleaning.rest = found.into();
         }
-        let pieces = self.still_living(cleaning, bytes, nodes)?;
+        // Where slots for nodes are short, a part is what one root record takes.
+        let most = match cleaning.rest.len() {
+            0 => 0,
+            _ if is_whole => usize::MAX,
+            rest => self.afford_moves(rest)?,
+        };
+        let pieces = self.still_living(cleaning, most, bytes, nodes)?;
         self.move_pieces(&pieces, &cleaning.own, &mut cleaning.outputs)?;
         if !cleaning.rest.is_empty() {
             return Ok(Emptied::Part);
@@ -291,13 +297,14 @@ impl<D: ZonedDevice> FileSystem<D> {
     fn still_living(
         &mut self,
         cleaning: &mut Cleaning,
+        most: usize,
         bytes: u64,
         nodes: u64,
     ) -> Result<Vec<Live>> {
         let (mut pieces, mut sum) = (Vec::new(), 0);
         while let Some(live) = cleaning.rest.front().copied() {
             sum += u64::from(live.extent.bytes);
-            let is_much = sum > bytes || self.catalog.nodes.reads >= nodes;
+            let is_much = sum > bytes || self.catalog.nodes.reads >= nodes || pieces.len() >= most;
             if is_much && !pieces.is_empty() {
                 break;
             }

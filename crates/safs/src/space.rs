@@ -18,8 +18,8 @@ const ROOM_ROUNDS: usize = 64;
 /// Zones' worth of room below which some is made before anyone asks: one for a part of a cleaning that is going on to open,
 /// one for whoever writes meanwhile.
 const LOW_ZONES: u64 = 2;
-/// A zone that is worth moving gives a twentieth at least: so much moves for what was accepted.
-const MOVES_FOR_ACCEPTED: u64 = 20;
+/// So much moves for what was accepted: a zone that is worth moving gives a twentieth at least, less its headers.
+const MOVES_FOR_ACCEPTED: u64 = 32;
 /// The part of a zone that has to be written, or to die, before room is looked for again where there was none.
 const RETRY_PART: u64 = 4;
 
@@ -87,19 +87,30 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.make_room_in_advance()
     }
 
-    /// Parts of zones are emptied before anyone lacks their room, so that no writer waits for a whole one: one part for each
-    /// call, and for a call that writes much as many as give that.
+    /// Parts of zones are emptied before anyone lacks their room, so that no writer waits for a whole one: as much as what was
+    /// accepted pays for, a part for each call, and more only for a call that writes much. Deletions pay nothing: what is
+    /// moved while others die may die next.
     fn make_room_in_advance(&mut self) -> Result {
         let accepted = self.counters.accepted_bytes;
-        let since = accepted - std::mem::replace(&mut self.policy.cleaned_at_bytes, accepted);
+        let since = accepted - std::mem::replace(&mut self.policy.accepted_before, accepted);
+        if !self.is_low() {
+            self.policy.owed_bytes = 0;
+            return Ok(());
+        }
+        self.policy.owed_bytes += since * MOVES_FOR_ACCEPTED;
+        let part = PART_BYTES.min(self.zone_bytes());
         for _ in 0..=since * MOVES_FOR_ACCEPTED / PART_BYTES {
             let changed = accepted + self.zones.died;
-            if !self.is_low() || changed < self.policy.room_retry_bytes {
+            if self.policy.owed_bytes < part || changed < self.policy.room_retry_bytes {
                 break;
             }
+            let before = self.counters.moved_bytes;
             if !self.make_room(false)? {
                 self.policy.room_retry_bytes = changed + self.zone_bytes() / RETRY_PART;
+                self.policy.owed_bytes = 0;
             }
+            let moved = self.counters.moved_bytes - before;
+            self.policy.owed_bytes = self.policy.owed_bytes.saturating_sub(moved);
         }
         Ok(())
     }
