@@ -316,3 +316,65 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(pieces)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Emptied;
+    use crate::format::{FileType, Ino, BLOCK, ROOT_INO};
+    use crate::testing::made;
+    use crate::{FileSystem, Options, Owner};
+
+    /// Between two parts files are deleted and appended to, and the power fails.
+    #[test]
+    fn a_zone_is_emptied_in_parts_and_what_happens_between_them_counts() {
+        let options = Options {
+            compaction_bytes: 16 * BLOCK as u64,
+            ..Options::default()
+        };
+        let mut fs = FileSystem::mount(made(), options, 1).unwrap();
+        let name = |file: u64| format!("{file}").into_bytes();
+        let mut files: Vec<Ino> = Vec::new();
+        for file in 0..40 {
+            let made = fs.create(
+                ROOT_INO,
+                &name(file),
+                FileType::Regular,
+                Owner::default(),
+                0,
+            );
+            files.push(made.unwrap());
+            fs.write(files[file as usize], 0, &[file as u8; 2 * BLOCK + 7])
+                .unwrap();
+        }
+        fs.sync().unwrap();
+        let victim = fs.log.at.zone;
+        fs.move_log().unwrap();
+        let epoch = fs.zones.get(victim).unwrap().epoch;
+        let (mut parts, mut gone) = (0, 0);
+        let mut cleaning = fs.begin(victim).unwrap();
+        while fs.empty(cleaning, false).unwrap() == Emptied::Part {
+            parts += 1;
+            // What was found last has not moved yet.
+            gone += 1;
+            fs.unlink(ROOT_INO, &name(40 - gone)).unwrap();
+            fs.write(files[20], 2 * BLOCK as u64 + 6 + gone, &[20])
+                .unwrap();
+            let mut after = FileSystem::mount(fs.device().clone(), Options::default(), 2).unwrap();
+            assert_eq!(after.check(true, |_| ()).unwrap().problems, [""; 0]);
+            for file in 0..40 - gone {
+                let found = after.read(files[file as usize], 0, 2 * BLOCK).unwrap();
+                assert_eq!(found, [file as u8; 2 * BLOCK]);
+            }
+            // If all that was left has died, there is nothing to go on with.
+            let Some(begun) = fs.begun(Some(victim)).unwrap() else {
+                break;
+            };
+            cleaning = begun;
+        }
+        assert!(parts >= 3, "only {parts} parts");
+        assert_eq!(fs.check(true, |_| ()).unwrap().problems, [""; 0]);
+        let entry = fs.zones.get(victim).unwrap();
+        assert!(entry.live_bytes == 0 || entry.epoch != epoch);
+        assert!(fs.begun(None).unwrap().is_none());
+    }
+}
