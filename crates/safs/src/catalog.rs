@@ -75,6 +75,14 @@ impl Catalog {
         self.overlay_bytes
     }
 
+    /// A key is about to change: its leaf is read now and kept, so that the root record need not read it.
+    pub fn keep_leaf<D: ZonedDevice>(&mut self, disk: &mut Disk<D>, key: &Key) -> Result {
+        match self.overlay.contains_key(key) {
+            true => Ok(()),
+            false => tree::keep(&mut self.nodes, disk, self.root, key),
+        }
+    }
+
     /// Gives a key a value.
     pub fn put(&mut self, key: Key, value: Vec<u8>) {
         self.change(key, Some(value));

@@ -107,3 +107,45 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::format::{FileType, NODE_BYTES, ROOT_INO};
+    use crate::testing::made_on;
+    use crate::{FileSystem, Options, Owner};
+    use zoned::RamDevice;
+
+    /// Deletions all over a catalog larger than its cache: a root record read ten thousand leaves again, which took 47 s.
+    #[test]
+    fn a_root_record_reads_no_leaf_again_that_a_change_has_read() {
+        let options = Options {
+            node_cache_bytes: 128 * NODE_BYTES,
+            changing_bytes: 64 * NODE_BYTES,
+            ..Options::default()
+        };
+        let device = made_on(RamDevice::new(64, 30, 2048));
+        let mut fs = FileSystem::mount(device, options, 1).unwrap();
+        let name = |file: u64| format!("{file:0100}").into_bytes();
+        for file in 0..10_000 {
+            fs.create(
+                ROOT_INO,
+                &name(file),
+                FileType::Regular,
+                Owner::default(),
+                0,
+            )
+            .unwrap();
+        }
+        fs.root_commit(false).unwrap();
+        let (leaves, roots) = (fs.catalog.nodes.in_use(), fs.counters.roots);
+        assert!(leaves > 200, "only {leaves} nodes");
+        let mut most = 0;
+        for step in 0..2000 {
+            let before = fs.catalog.nodes.reads;
+            fs.unlink(ROOT_INO, &name(step * 3571 % 10_000)).unwrap();
+            most = most.max(fs.catalog.nodes.reads - before);
+        }
+        assert!(fs.counters.roots > roots, "no root record was due");
+        assert!(most <= 8, "{most} nodes were read for one deletion");
+    }
+}

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compaction: data move out of a zone to their files' zones, and the zone becomes free. It eats one zone at a time.
-//!
-//! What lives in a zone is asked of the catalog, not of a map: the headers in the zone say which pieces of which files were
-//! written there, and an extent that still points here is alive.
+//! Compaction: data move out of a zone to their files' zones, and the zone becomes free. It eats one zone at a time; what
+//! lives in it, and how much of it moves at a time, says `cleaning.rs`.
 
 use crate::append::blocks_that_fit;
 use crate::error::Result;
@@ -25,23 +23,16 @@ const SPLIT_BLOCKS_MIN: u32 = 16;
 
 /// A piece of a file that has to move.
 #[derive(Clone, Copy, Debug)]
-struct Live {
-    ino: Ino,
-    logical: u64,
-    extent: Extent,
+pub(crate) struct Live {
+    pub ino: Ino,
+    pub logical: u64,
+    pub extent: Extent,
 }
 
 /// A piece and its bytes on their way.
 struct Moving {
     live: Live,
     data: Vec<u8>,
-}
-
-/// What lives in a zone, as far as it is found.
-#[derive(Default)]
-struct Living {
-    pieces: BTreeMap<(Ino, u64), Live>,
-    bytes: u64,
 }
 
 impl<D: ZonedDevice> FileSystem<D> {
@@ -71,49 +62,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         Ok(self.space())
     }
 
-    /// Moves everything that lives in a zone, and frees it by a root record.
-    pub(crate) fn compact_zone(&mut self, victim: ZoneId) -> Result {
-        let moved = self.move_all(victim);
-        self.counters.compacted += 1;
-        let moved = self.sticky(moved);
-        let committed = self.root_commit(false);
-        // Before any segment of the log may say where data are now, they are there. A root record flushes; without one it
-        // has to be done here.
-        if committed.is_err() && self.disk.refusal().is_none() {
-            self.flush()?;
-        }
-        moved.and(committed)
-    }
-
-    fn move_all(&mut self, victim: ZoneId) -> Result {
-        let mut pieces = self.living(victim)?;
-        pieces.sort_by_key(|live| live.extent.offset);
-        let own = self.with_own_zones(&pieces);
-        let mut outputs: BTreeMap<Ino, ZoneId> = BTreeMap::new();
-        let mut moved = Ok(());
-        let mut rest = pieces.as_slice();
-        while !rest.is_empty() && moved.is_ok() {
-            let (some, others) = rest.split_at(up_to(rest, self.options.compaction_bytes));
-            rest = others;
-            moved = self.move_some(some, &own, &mut outputs);
-        }
-        for (owner, zone) in outputs {
-            if owner == Ino(0) {
-                self.zones.shared = Some(zone);
-            } else {
-                self.leave_zone(zone)?;
-            }
-        }
-        moved?;
-        // What could not be read stays, and the zone with it; others come first next time.
-        let sealed_at = self.roots.newest as u32;
-        self.zones
-            .change(victim, |entry| entry.sealed_at = sealed_at)
-    }
-
     /// Files of which so much lives in a zone that they get zones of their own, as far as open zones go. Such a zone stays
     /// partly empty until its file is moved again, so all of them together may have a fiftieth of the disk.
-    fn with_own_zones(&self, pieces: &[Live]) -> BTreeSet<Ino> {
+    pub(crate) fn with_own_zones(&self, pieces: &[Live]) -> BTreeSet<Ino> {
         let geometry = self.disk.geometry();
         let open = geometry.open_max.unwrap_or(32).min(32) as usize;
         let rest = (self.sequential_zones() as usize / OWN_ZONES_PART)
@@ -126,6 +77,20 @@ impl<D: ZonedDevice> FileSystem<D> {
         }
         let large = bytes.into_iter().filter(|(_, bytes)| *bytes >= least);
         large.map(|(ino, _)| ino).take(most).collect()
+    }
+
+    /// Moves pieces out of their zone. What could not be read stays. `outputs` are zones of files' own.
+    pub(crate) fn move_pieces(
+        &mut self,
+        pieces: &[Live],
+        own: &BTreeSet<Ino>,
+        outputs: &mut BTreeMap<Ino, ZoneId>,
+    ) -> Result {
+        let moved = self.move_some(pieces, own, outputs);
+        if let Some(shared) = outputs.remove(&Ino(0)) {
+            self.zones.shared = Some(shared);
+        }
+        moved
     }
 
     /// Reads pieces in the order in which they lie, and writes them file by file.
@@ -161,7 +126,7 @@ impl<D: ZonedDevice> FileSystem<D> {
                 },
                 (None, owner) => self.left_zone(|entry| entry.owner == owner),
             };
-            self.move_pieces(&moving, zone, owner, outputs)?;
+            self.move_to(&moving, zone, owner, outputs)?;
         }
         Ok(())
     }
@@ -173,92 +138,8 @@ impl<D: ZonedDevice> FileSystem<D> {
         found.map(|at| self.zones.left.remove(at))
     }
 
-    /// What of a zone's data is alive, by file and place.
-    fn living(&mut self, victim: ZoneId) -> Result<Vec<Live>> {
-        let mut living = Living::default();
-        self.find_living(victim, false, &mut living)?;
-        // A torn segment's header claims blocks that the log wrote when it went on: if something is missing, it may be there.
-        self.find_living(victim, true, &mut living)?;
-        Ok(living.pieces.into_values().collect())
-    }
-
-    /// Adds what the headers of a zone name, until nothing is missing. `thorough` looks at what headers claim, too.
-    fn find_living(&mut self, victim: ZoneId, thorough: bool, living: &mut Living) -> Result {
-        let entry = *self.zones.get(victim)?;
-        let mut block = 0;
-        while block < entry.write_blocks && living.bytes < u64::from(entry.live_bytes) {
-            let Ok(header) = self.header_of(victim, block, entry.epoch) else {
-                // A gap, or a header of which both copies are bad: its pieces cannot be named from here.
-                block += 1;
-                continue;
-            };
-            for batch in header.records.batches().unwrap_or_default() {
-                for change in &batch {
-                    self.add_living(living, change, victim, header.block)?;
-                }
-            }
-            block += match thorough {
-                true => header.blocks(),
-                false => header.segment_blocks(),
-            };
-        }
-        Ok(())
-    }
-
-    fn header_of(&mut self, zone: ZoneId, block: u32, epoch: u64) -> Result<Header> {
-        let header = self.read_header(zone, block)?;
-        match header.zone == zone && header.epoch == epoch {
-            // A copy at this place: the first header was bad, and its segment ends here.
-            true if header.block < block => Ok(Header {
-                payload_blocks: 0,
-                ..header
-            }),
-            true => Ok(header),
-            false => Err(crate::error::Error::corrupt(
-                "a segment",
-                "it is of another life",
-            )),
-        }
-    }
-
-    fn add_living(
-        &mut self,
-        living: &mut Living,
-        change: &Change,
-        victim: ZoneId,
-        header: u32,
-    ) -> Result {
-        let (ino, logical) = match change {
-            Change::Put(key, _) if key.kind() == Some(Kind::Extent as u8) => {
-                match (key.ino(), key.number()) {
-                    (Some(ino), Some(logical)) => (ino, logical),
-                    _ => return Ok(()),
-                }
-            }
-            Change::Data(data) => (data.ino, data.logical),
-            _ => return Ok(()),
-        };
-        // A file's end that may be missing is cut first, so that it is not taken for damage.
-        self.verify_end(ino)?;
-        let key = Key::extent(ino, logical);
-        let Some(value) = self.get(&key)? else {
-            return Ok(());
-        };
-        let (_, extent) = crate::fs::extent_of(&Cell { key, value })?;
-        let is_here = !extent.is_hole && extent.zone == victim && extent.header == header;
-        let piece = Live {
-            ino,
-            logical,
-            extent,
-        };
-        if is_here && living.pieces.insert((ino, logical), piece).is_none() {
-            living.bytes += u64::from(extent.bytes);
-        }
-        Ok(())
-    }
-
     /// Moves pieces of one file, or of several, to a zone and on to others. The last becomes the owner's output.
-    fn move_pieces(
+    fn move_to(
         &mut self,
         pieces: &[Moving],
         mut zone: Option<ZoneId>,
@@ -435,16 +316,6 @@ fn sizes(pieces: &[Moving]) -> (usize, usize, usize) {
         }
     }
     sizes
-}
-
-/// How many of the pieces have together about so many bytes; at least one.
-fn up_to(pieces: &[Live], bytes: u64) -> usize {
-    let mut sum = 0;
-    let fits = pieces.iter().take_while(|live| {
-        sum += u64::from(live.extent.bytes);
-        sum <= bytes
-    });
-    fits.count().max(1)
 }
 
 /// How many of the pieces fit into `room` blocks.

@@ -14,6 +14,7 @@
 //! | `policy` | what is done without being asked for | `housekeeping`, `retain`, `compaction` |
 
 use crate::catalog::Catalog;
+use crate::cleaning::Cleaning;
 use crate::disk::{Disk, Geometry};
 use crate::error::{At, Error, Result};
 use crate::format::*;
@@ -74,6 +75,11 @@ pub(crate) struct Policy {
     pub is_retaining: bool,
     /// Making room before anyone asks failed; not tried again before so many bytes were accepted or died.
     pub room_retry_bytes: u64,
+    /// The zone that is being emptied, a part for each call.
+    pub cleaning: Option<Cleaning>,
+    /// Bytes that were accepted before housekeeping came last, and bytes that are to move for them while room is short.
+    pub accepted_before: u64,
+    pub owed_bytes: u64,
     /// Why housekeeping failed last: no answer to any call.
     pub trouble: Option<String>,
 }
@@ -234,6 +240,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         if batch.is_empty() {
             return Ok(());
         }
+        self.keep_leaves(&batch);
         self.apply(&batch)?;
         let mut records = Records::default();
         records.push(&batch);
@@ -241,6 +248,23 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.log.pending.push_back(records);
         self.staged.dirty_since_ns.get_or_insert(self.steady_ns);
         Ok(())
+    }
+
+    /// Before a batch is applied: the leaves of its keys are kept for the root record. If there are too many, or one cannot
+    /// be read, the root record reads it itself.
+    pub(crate) fn keep_leaves(&mut self, batch: &[Change]) {
+        for change in batch {
+            if let Change::Put(key, _) | Change::Delete(key) = change {
+                if !self.has_many_leaves() {
+                    self.catalog.keep_leaf(&mut self.disk, key).unwrap_or(());
+                }
+            }
+        }
+    }
+
+    /// Whether as many leaves have changed as may be kept: a root record is due.
+    pub(crate) fn has_many_leaves(&self) -> bool {
+        self.catalog.nodes.changing_bytes() >= self.options.changing_bytes
     }
 
     /// Applies a batch to what is in memory.

@@ -10,6 +10,7 @@ mod budget;
 mod catalog;
 mod charge;
 mod check;
+mod cleaning;
 mod commit;
 mod compaction;
 mod disk;

@@ -255,6 +255,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut tails = Vec::with_capacity(plan.shares.len());
         for share in &plan.shares {
             let (batch, tail) = self.data_batch(share, &mut draft, zone, block)?;
+            self.keep_leaves(&batch);
             self.apply(&batch)?;
             draft.records.push(&batch);
             tails.push(tail);
@@ -450,9 +451,13 @@ impl<D: ZonedDevice> FileSystem<D> {
     pub(crate) fn open_zone(&mut self, kind: ZoneKind, owner: Ino) -> Result<Option<ZoneId>> {
         // INV-S11: a zone that nobody writes makes room for one that somebody does.
         let open_max = self.open_max().unwrap_or(u32::MAX) as usize;
-        while self.zones.open().count() >= open_max && !self.zones.left.is_empty() {
-            let zone = self.zones.left.remove(0);
-            self.seal_logged(zone)?;
+        while self.zones.open().count() >= open_max {
+            if !self.zones.left.is_empty() {
+                let zone = self.zones.left.remove(0);
+                self.seal_logged(zone)?;
+            } else if !self.seal_output()? {
+                break;
+            }
         }
         loop {
             let Some(zone) = self.zones.take(kind, owner) else {

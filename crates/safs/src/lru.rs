@@ -42,6 +42,16 @@ impl<K: Ord + Clone, V: Clone> Lru<K, V> {
         self.by_use.insert(self.uses, key.clone());
         self.held.insert(key, (value, weight, self.uses));
         self.weight += weight;
+        self.forget();
+    }
+
+    /// From now on holds things that weigh `weight_max` together.
+    pub fn limit(&mut self, weight_max: usize) {
+        self.weight_max = weight_max;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
         while self.weight > self.weight_max && self.held.len() > 1 {
             let Some((_, oldest)) = self.by_use.pop_first() else {
                 break;
@@ -82,5 +92,7 @@ mod tests {
             (cache.get(&'a'), cache.get(&'b'), cache.get(&'c')),
             (Some(1), None, Some(3))
         );
+        cache.limit(1);
+        assert_eq!((cache.get(&'a'), cache.get(&'c')), (None, Some(3)));
     }
 }

@@ -44,6 +44,10 @@ pub struct NodeStore {
     released: Vec<u32>,
     next: u32,
     cache: Lru<u64, Arc<Node>>,
+    /// What the cache and the leaves that change may take.
+    cache_bytes: usize,
+    /// Leaves that the next root record writes elsewhere: it finds them here.
+    changing: BTreeMap<u64, Arc<Node>>,
     /// Nodes of the tree that is being made, not written yet.
     unwritten: BTreeMap<u64, Vec<u8>>,
     order: Option<Order>,
@@ -51,6 +55,8 @@ pub struct NodeStore {
     lost: BTreeSet<u64>,
     /// Nodes of which one copy could not be read.
     pub copies_lost: u64,
+    /// Nodes read from the device.
+    pub reads: u64,
 }
 
 /// Zones of nodes that are written in order.
@@ -141,10 +147,13 @@ impl NodeStore {
             released: Vec::new(),
             next: 0,
             cache: Lru::new(cache_bytes),
+            cache_bytes,
+            changing: BTreeMap::new(),
             unwritten: BTreeMap::new(),
             order: layout.in_order.map(|form| Order::new(&layout, form)),
             lost: BTreeSet::new(),
             copies_lost: 0,
+            reads: 0,
         }
     }
 
@@ -455,6 +464,8 @@ impl NodeStore {
     /// The root record is durable: what it does not have can be written again.
     pub fn settle(&mut self) {
         self.lost.clear();
+        self.changing.clear();
+        self.cache.limit(self.cache_bytes);
         for slot in std::mem::take(&mut self.released) {
             self.mark(slot, false);
         }
@@ -466,6 +477,9 @@ impl NodeStore {
         disk: &mut Disk<D>,
         pointer: Pointer,
     ) -> Result<Arc<Node>> {
+        if let Some(node) = self.changing.get(&pointer.at.0) {
+            return Ok(Arc::clone(node));
+        }
         if let Some(node) = self.cache.get(&pointer.at.0) {
             return Ok(node);
         }
@@ -482,6 +496,7 @@ impl NodeStore {
                 Node::decode(bytes, &self.uuid, pointer).at(place)?,
             ));
         }
+        self.reads += 1;
         let node = match self.copy(disk, pointer, 0) {
             Ok(node) => node,
             Err(_) => {
@@ -493,6 +508,19 @@ impl NodeStore {
         self.cache
             .put(pointer.at.0, Arc::clone(&node), CACHED_BYTES);
         Ok(node)
+    }
+
+    /// Keeps a leaf until the next root record is durable, in memory that the cache gives up.
+    pub fn keep(&mut self, pointer: Pointer, leaf: Arc<Node>) {
+        self.cache.remove(&pointer.at.0);
+        self.changing.insert(pointer.at.0, leaf);
+        let rest = self.cache_bytes.saturating_sub(self.changing_bytes());
+        self.cache.limit(rest);
+    }
+
+    /// What the kept leaves take in memory, about.
+    pub fn changing_bytes(&self) -> usize {
+        self.changing.len() * CACHED_BYTES
     }
 
     /// Reads one copy of a node, past the cache.

@@ -35,6 +35,8 @@ pub struct Options {
     pub overlay_bytes: usize,
     /// Nodes of the catalog that are kept in memory.
     pub node_cache_bytes: usize,
+    /// Part of them: leaves with changes since the root record. With more, there is a new one.
+    pub changing_bytes: usize,
     /// Checksums of segments that are kept in memory.
     pub header_cache_bytes: usize,
     /// What is read ahead at a time of a file that is read in order.
@@ -63,6 +65,7 @@ impl Default for Options {
             gap_bytes: 16 << 20,
             overlay_bytes: 8 << 20,
             node_cache_bytes: 32 << 20,
+            changing_bytes: 16 << 20,
             header_cache_bytes: 16 << 20,
             read_ahead_bytes: 32 << 20,
             read_ahead_total_bytes: 128 << 20,

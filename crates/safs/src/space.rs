@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Room: how it is made, and what has to be done from time to time. What may be accepted says the budget.
 
+use crate::cleaning::{Emptied, PART_BYTES};
 use crate::error::{unless_full, Result};
 use crate::format::*;
 use crate::fs::FileSystem;
@@ -14,6 +15,11 @@ const EMPTIER_PERCENT: u64 = 25;
 const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
+/// Zones' worth of room below which some is made before anyone asks: one for a part of a cleaning that is going on to open,
+/// one for whoever writes meanwhile.
+const LOW_ZONES: u64 = 2;
+/// So much moves for what was accepted: a zone that is worth moving gives a twentieth at least, less its headers.
+const MOVES_FOR_ACCEPTED: u64 = 32;
 /// The part of a zone that has to be written, or to die, before room is looked for again where there was none.
 const RETRY_PART: u64 = 4;
 
@@ -72,23 +78,46 @@ impl<D: ZonedDevice> FileSystem<D> {
             self.push(&[])?;
         }
         let is_long = self.log.tail_ns > self.options.recovery_budget_ns;
-        if is_long || self.catalog.changed_bytes() > self.options.overlay_bytes {
+        if is_long
+            || self.has_many_leaves()
+            || self.catalog.changed_bytes() > self.options.overlay_bytes
+        {
             self.root_commit(false)?;
         }
-        // One zone for a call, so that no writer waits for more: before room is short, there are as many calls as a zone takes.
-        let (is_low, changed) = (
-            self.is_low(),
-            self.counters.accepted_bytes + self.zones.died,
-        );
-        if is_low && changed >= self.policy.room_retry_bytes && !self.make_room()? {
-            self.policy.room_retry_bytes = changed + self.zone_bytes() / RETRY_PART;
+        self.make_room_in_advance()
+    }
+
+    /// Parts of zones are emptied before anyone lacks their room, so that no writer waits for a whole one: as much as what was
+    /// accepted pays for, a part for each call, and more only for a call that writes much. Deletions pay nothing: what is
+    /// moved while others die may die next.
+    fn make_room_in_advance(&mut self) -> Result {
+        let accepted = self.counters.accepted_bytes;
+        let since = accepted - std::mem::replace(&mut self.policy.accepted_before, accepted);
+        if !self.is_low() {
+            self.policy.owed_bytes = 0;
+            return Ok(());
+        }
+        self.policy.owed_bytes += since * MOVES_FOR_ACCEPTED;
+        let part = PART_BYTES.min(self.zone_bytes());
+        for _ in 0..=since * MOVES_FOR_ACCEPTED / PART_BYTES {
+            let changed = accepted + self.zones.died;
+            if self.policy.owed_bytes < part || changed < self.policy.room_retry_bytes {
+                break;
+            }
+            let before = self.counters.moved_bytes;
+            if !self.make_room(false)? {
+                self.policy.room_retry_bytes = changed + self.zone_bytes() / RETRY_PART;
+                self.policy.owed_bytes = 0;
+            }
+            let moved = self.counters.moved_bytes - before;
+            self.policy.owed_bytes = self.policy.owed_bytes.saturating_sub(moved);
         }
         Ok(())
     }
 
-    /// Whether room is made before anyone asks: less than a zone is left beside what waits and the reserve.
+    /// Whether room is made before anyone asks: little is left beside what waits and the reserve.
     fn is_low(&self) -> bool {
-        self.log_blocks_left() < u64::from(self.disk.geometry().capacity_blocks)
+        self.log_blocks_left() < LOW_ZONES * u64::from(self.disk.geometry().capacity_blocks)
     }
 
     /// Makes room until there is enough, if there will be.
@@ -97,15 +126,15 @@ impl<D: ZonedDevice> FileSystem<D> {
             if is_enough(self) {
                 return Ok(true);
             }
-            if !self.make_room()? {
+            if !self.make_room(true)? {
                 break;
             }
         }
         Ok(is_enough(self))
     }
 
-    /// Makes room: first what is empty, then what compaction can empty. Says whether it did.
-    fn make_room(&mut self) -> Result<bool> {
+    /// Makes room: first what is empty, then what compaction can empty, a whole zone or a part. Says whether it did.
+    fn make_room(&mut self, is_whole: bool) -> Result<bool> {
         if self.disk.refusal().is_some() {
             return Ok(false);
         }
@@ -118,12 +147,16 @@ impl<D: ZonedDevice> FileSystem<D> {
                 return Ok(true);
             }
         }
-        if let Some(victim) = self.victim(true) {
-            let before = self.writable_blocks();
-            unless_full(self.compact_zone(victim))?;
+        let cleaning = match (self.begun(None)?, self.victim(true)) {
+            (None, Some(victim)) => Some(self.begin(victim)?),
+            (begun, _) => begun,
+        };
+        if let Some(cleaning) = cleaning {
             // What compaction opened for its outputs has room for the next zones' data.
-            if self.writable_blocks() > before {
-                return Ok(true);
+            match self.empty(cleaning, is_whole) {
+                Ok(Emptied::Part | Emptied::All { gained: true }) => return Ok(true),
+                Ok(Emptied::All { gained: false }) => {}
+                full => unless_full(full.map(drop))?,
             }
         }
         // What nobody writes may be a victim, too, if more is dead in it than its rest is worth. That ends: nothing dies
@@ -164,7 +197,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Blocks of free zones, and of those that were left half written.
-    fn writable_blocks(&self) -> u64 {
+    pub(crate) fn writable_blocks(&self) -> u64 {
         let capacity = self.disk.geometry().capacity_blocks;
         let left = self.zones.left.iter().chain(&self.zones.shared);
         let room = |zone: &ZoneId| {

@@ -22,7 +22,8 @@ pub(crate) fn made_in_order() -> RamDevice {
     made_on(RamDevice::new(0, 38, 2048))
 }
 
-fn made_on(device: RamDevice) -> RamDevice {
+/// The same on another device.
+pub(crate) fn made_on(device: RamDevice) -> RamDevice {
     let options = MakeOptions {
         uuid: [7; 16],
         label: [0; 64],

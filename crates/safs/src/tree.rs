@@ -60,6 +60,26 @@ pub fn floor<D: ZonedDevice>(
     }
 }
 
+/// Keeps the leaf that `key` belongs to.
+pub fn keep<D: ZonedDevice>(
+    nodes: &mut NodeStore,
+    disk: &mut Disk<D>,
+    root: Option<Pointer>,
+    key: &Key,
+) -> Result {
+    let Some(mut pointer) = root else {
+        return Ok(());
+    };
+    loop {
+        let node = nodes.read(disk, pointer)?;
+        if node.level == 0 {
+            nodes.keep(pointer, node);
+            return Ok(());
+        }
+        pointer = below(pointer, &node.cells[child(&node.cells, key)])?;
+    }
+}
+
 /// A child's pointer; its level is one less, so that damage cannot lead in a circle.
 fn below(parent: Pointer, cell: &Cell) -> Result<Pointer> {
     let pointer = cell.pointer().at(|| place(parent))?;
