@@ -210,8 +210,11 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// The zone that compaction takes next: the oldest, or, if room is short, one that is much emptier.
     pub(crate) fn victim(&self, is_short: bool) -> Option<ZoneId> {
         let percent = |entry: &ZoneEntry| u64::from(entry.live_bytes) * 100 / self.zone_bytes();
+        // What lives in it takes less where compaction writes it: headers are a large part of a small zone.
+        let most = u64::from(self.disk.geometry().capacity_blocks) * LIVE_MAX_PERCENT;
         let worth = self.zones.iter().filter(|(_, entry)| {
-            entry.stage == ZoneStage::Sealed && percent(entry) <= LIVE_MAX_PERCENT
+            let dense = self.dense_blocks(u64::from(entry.live_bytes));
+            entry.stage == ZoneStage::Sealed && dense * 100 <= most
         });
         let worth: Vec<_> = worth.collect();
         let age = |entry: &ZoneEntry| (entry.sealed_at, entry.epoch);
