@@ -116,8 +116,8 @@ _MUTANTS = (
     ),
     Mutant(
         "nothing-in-advance", "room", "space.rs",
-        "        if is_low && changed",
-        '        if is_low && !crate::mutant("nothing-in-advance") && changed',
+        "        if !self.is_low() {\n",
+        '        if !self.is_low() || crate::mutant("nothing-in-advance") {\n',
     ),
     Mutant(
         "account-believed", "repair", "check.rs",
