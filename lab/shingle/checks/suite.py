@@ -79,7 +79,10 @@ def main(
     long: bool = False,
     parts: Sequence[str] = (),
 ) -> int:
-    """Runs the tests, or these parts of them alone, in a pytest of their own and returns its status."""
+    """Runs the tests, or these parts of them alone, in a pytest of their own and returns its status.
+
+    Without a choice of the caller's, two files at a time: most tests wait for one machine, which has one processor.
+    """
     # From the first dash on, everything is pytest's.
     first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
     wanted, options = names[:first], names[first:]
@@ -94,5 +97,6 @@ def main(
     environment |= {f"SHINGLE_{part.upper()}": "1" for part in parts}
     if "browser" in parts:
         environment["PYTHONPATH"] += f":{browser.packages()}"
-    arguments = [*command, *options, *map(str, files)]
+    at_once = [] if names or parts else ["-n", "2", "--dist", "loadfile"]
+    arguments = [*command, *at_once, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode
