@@ -431,14 +431,13 @@ fn check_inode(ino: Ino, links: &Links, report: &mut Report, fixes: &mut Vec<Fix
         ));
     }
     let is_directory = inode.file_type == FileType::Directory && ino != ROOT_INO;
-    if let Some(parent) = links.named_in.filter(|_| is_directory) {
-        if inode.parent != parent {
-            wrong(format!(
-                "its parent is said to be {}, and {} names it",
-                inode.parent.0, parent.0
-            ));
-            right.parent = parent;
-        }
+    let named_in = links.named_in.filter(|_| is_directory);
+    if let Some(parent) = named_in.filter(|parent| *parent != inode.parent) {
+        let (said, by) = (inode.parent.0, parent.0);
+        wrong(format!(
+            "its parent is said to be {said}, and {by} names it"
+        ));
+        right.parent = parent;
     }
     let end = links.end.unwrap_or(inode.head);
     if inode.written != end {

@@ -8,56 +8,16 @@
 //! How far it is, is in memory only. After each part there is a root record, and before a piece moves it is looked up again:
 //! what is left behind at any time is a sealed zone in which less lives.
 
-use crate::compaction::Live;
 use crate::error::Result;
 use crate::format::*;
 use crate::fs::FileSystem;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::victim::{Cleaning, Live};
 use zoned::{ZoneId, ZonedDevice};
 
 /// Bytes that move in one part.
 pub(crate) const PART_BYTES: u64 = 16 << 20;
 /// Nodes of the catalog that are read for one part: each may cost a seek.
 const PART_NODES: u64 = 32;
-
-/// A zone that is being emptied.
-#[derive(Clone, Debug)]
-pub(crate) struct Cleaning {
-    zone: ZoneId,
-    epoch: u64,
-    /// The block of the header that is looked at, and how many of its pieces were.
-    at: (u32, usize),
-    /// What headers claim is looked at, too: the second time.
-    is_thorough: bool,
-    is_looked_through: bool,
-    found: BTreeMap<(Ino, u64), Live>,
-    found_bytes: u64,
-    /// What was found and has to move, in the order in which it lies.
-    rest: VecDeque<Live>,
-    /// Files that get zones of their own, and the zones that they have got.
-    own: BTreeSet<Ino>,
-    outputs: BTreeMap<Ino, ZoneId>,
-    /// Blocks that can be written more than before.
-    gain: i64,
-}
-
-impl Cleaning {
-    fn new(zone: ZoneId, epoch: u64, is_thorough: bool) -> Self {
-        Cleaning {
-            zone,
-            epoch,
-            at: (0, 0),
-            is_thorough,
-            is_looked_through: false,
-            found: BTreeMap::new(),
-            found_bytes: 0,
-            rest: VecDeque::new(),
-            own: BTreeSet::new(),
-            outputs: BTreeMap::new(),
-            gain: 0,
-        }
-    }
-}
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

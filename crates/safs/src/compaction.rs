@@ -8,6 +8,7 @@ use crate::format::*;
 use crate::fs::FileSystem;
 use crate::log::{blocks_at, fragment_at};
 use crate::space::Space;
+use crate::victim::Live;
 use std::collections::{BTreeMap, BTreeSet};
 use zoned::{ZoneId, ZonedDevice};
 
@@ -20,14 +21,6 @@ const OWN_ZONES_PART: usize = 50;
 
 /// Blocks below which a part of a piece is not worth an extent of its own.
 const SPLIT_BLOCKS_MIN: u32 = 16;
-
-/// A piece of a file that has to move.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Live {
-    pub ino: Ino,
-    pub logical: u64,
-    pub extent: Extent,
-}
 
 /// A piece and its bytes on their way.
 struct Moving {

@@ -14,7 +14,6 @@
 //! | `policy` | what is done without being asked for | `housekeeping`, `retain`, `compaction` |
 
 use crate::catalog::Catalog;
-use crate::cleaning::Cleaning;
 use crate::disk::{Disk, Geometry};
 use crate::error::{At, Error, Result};
 use crate::format::*;
@@ -23,6 +22,7 @@ use crate::lru::Lru;
 use crate::options::Options;
 use crate::rings::Rings;
 use crate::staging::Staged;
+use crate::victim::Cleaning;
 use crate::zones::Zones;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

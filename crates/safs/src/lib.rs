@@ -40,6 +40,7 @@ mod testing;
 mod tree;
 mod truncate;
 mod verify;
+mod victim;
 mod zones;
 
 pub use attributes::{SetAttributes, XattrMode, HEAD_ATTRIBUTE};

@@ -148,16 +148,20 @@ def cargo_environment() -> dict[str, str]:
     """Cargo's own files go to the cache too: clones share what comes from the registry."""
     # A third of a fresh clone's test build is what nobody there needs: debuggers' tables, incremental state.
     plain = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_TEST_DEBUG": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
-    # Programs name no folder of this host, or each clone's would have keys of their own (build-object.sh does the same).
+    # Programs name no folder of this host, or each clone would have keys of its own (build-object.sh does the same).
     cargo_home = os.environ.get("CARGO_HOME") or Path.home() / ".cargo"
     remapped = {ROOT: "/shingle", cargo_home: "/cargo"}
     flags = [f"--remap-path-prefix={place}={name}" for place, name in remapped.items()]
     flags += os.environ.get("RUSTFLAGS", "").split()
-    return os.environ | plain | {
-        "CARGO_TARGET_DIR": str(cache() / "cargo"),
-        "CARGO_TERM_COLOR": "never",
-        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
-    }
+    return (
+        os.environ
+        | plain
+        | {
+            "CARGO_TARGET_DIR": str(cache() / "cargo"),
+            "CARGO_TERM_COLOR": "never",
+            "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
+        }
+    )
 
 
 @contextlib.contextmanager

@@ -97,6 +97,6 @@ def main(
     environment |= {f"SHINGLE_{part.upper()}": "1" for part in parts}
     if "browser" in parts:
         environment["PYTHONPATH"] += f":{browser.packages()}"
-    at_once = [] if names or parts else ["-n", "2", "--dist", "loadfile"]
+    at_once = [] if wanted or parts else ["-n", "2", "--dist", "loadfile"]
     arguments = [*command, *at_once, *options, *map(str, files)]
     return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode
