@@ -120,6 +120,11 @@ _MUTANTS = (
         '        if !self.is_low() || crate::mutant("nothing-in-advance") {\n',
     ),
     Mutant(
+        "padded-over-a-copy", "log", "log.rs",
+        "            let is_there = self.disk.keeps_write_pointers()\n",
+        '            let is_there = (self.disk.keeps_write_pointers() || crate::mutant("padded-over-a-copy"))\n',
+    ),
+    Mutant(
         "account-believed", "repair", "check.rs",
         "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
         '                let gone = crate::mutant("account-believed");\n'
@@ -168,6 +173,7 @@ _RUNS = {
     "model": ["suites", "model", "--count", "160", "--config", "mixed"],
     "fuzz": ["suites", "fuzz", "--count", "24000"],
     "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--", "repair::", "check::"],
+    "log": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "log::tests"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
     "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],
 }

@@ -493,7 +493,9 @@ impl<D: ZonedDevice> FileSystem<D> {
         if entry.write_blocks > 0 && room > 0 {
             // A zone becomes full by itself when its last block is written. The command waits until all that the zone was
             // given is on the medium, and meanwhile the disk gets nothing new.
-            let is_there = self.disk.write_pointer(zone)? == entry.write_blocks;
+            // Without write pointers nobody knows what is behind: after a crash that may be the copy of the last header.
+            let is_there = self.disk.keeps_write_pointers()
+                && self.disk.write_pointer(zone)? == entry.write_blocks;
             if is_there && room <= PADDING_MAX.min(capacity / 16) {
                 let zeros = vec![0; room as usize * BLOCK];
                 self.disk.append(zone, entry.write_blocks, &zeros)?;
@@ -542,5 +544,77 @@ pub(crate) fn fragment_at(zone: ZoneId, header: u32, in_segment: u64, bytes: &[u
         header,
         is_fragment: true,
         is_hole: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::*;
+    use crate::testing::sim::{Shape, Sim};
+    use crate::{make, FileSystem, MakeOptions, Options, Owner};
+    use zoned::ZonedDevice;
+
+    fn mounted(device: Sim) -> FileSystem<Sim> {
+        let options = Options {
+            stream_after_bytes: 64 << 10,
+            turn_bytes: 64 << 10,
+            ..Options::default()
+        };
+        FileSystem::mount(device, options, 5).unwrap()
+    }
+
+    /// The log names data, and not the copy of their header behind them: a zone that ends there is not filled up with zeros.
+    #[test]
+    fn a_crash_leaves_the_copy_of_a_header_at_a_zone_s_end() {
+        let shape = Shape {
+            conventional: 4,
+            sequential: 100,
+            zone_blocks: 64,
+            capacity_blocks: 64,
+            open_max: None,
+            keeps_pointers: false,
+            discards: false,
+        };
+        let options = MakeOptions {
+            uuid: [7; 16],
+            label: [0; 64],
+            now_ns: 0,
+        };
+        let mut fs = mounted(make(Sim::new(shape), options, |_| ()).unwrap());
+        let owner = Owner::default();
+        let file = fs
+            .create(ROOT_INO, b"file", FileType::Regular, owner, 0)
+            .unwrap();
+        fs.open(file).unwrap();
+        let mut end = 0;
+        let last = loop {
+            let blocks = 17 + end as usize / BLOCK % 7;
+            fs.write(file, end, &vec![1; blocks * BLOCK]).unwrap();
+            fs.fsync(file).unwrap();
+            end += (blocks * BLOCK) as u64;
+            let (_, last) = fs.extents(file, 0, 100).unwrap().last().copied().unwrap();
+            let behind = (last.offset + u64::from(last.bytes)) / BLOCK as u64;
+            let is_elsewhere = last.zone != fs.log.at.zone;
+            if is_elsewhere && (60..64).contains(&behind) {
+                break last;
+            }
+            assert!(end < 8 << 20, "no zone ends that way");
+        };
+        let mut device = fs.device().clone();
+        device.power_on();
+        let mut device = mounted(device).device().clone();
+        let header = device.zone(last.zone).unwrap().start.0 + u64::from(last.header) * 8;
+        device.power_on();
+        device
+            .set_write_pointer(last.zone, zoned::Lba(header))
+            .unwrap();
+        device.write(zoned::Lba(header), &[0; BLOCK]).unwrap();
+        device.flush().unwrap();
+        let mut fs = mounted(device);
+        assert_eq!(
+            fs.header(last.zone, last.header).unwrap().block,
+            last.header
+        );
+        assert!(fs.read(file, 0, end as usize).unwrap() == vec![1; end as usize]);
     }
 }
