@@ -10,6 +10,7 @@ import shlex
 import socket
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,7 +217,10 @@ def make_world(folder: Path) -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with all that one can be wrong about, and the programs on a PATH."""
     folder = tmp_path_factory.mktemp("world")
-    for above in (folder, *folder.parents[:2]):
+    # pytest's own folders, of which there is one more for each process of several.
+    for above in (folder, *folder.parents):
+        if above == Path(tempfile.gettempdir()):
+            break
         above.chmod(0o755)
     make_world(folder)
     programs = folder / "programs"
