@@ -23,6 +23,16 @@ left() {
 	ls -A "$memory"
 }
 
+# gone NAME: what was killed is gone within ten seconds; a busy host takes its time to collect it.
+gone() {
+	tries=0
+	while [ -n "$(left)" ] && [ "$tries" -lt 100 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	if [ -z "$(left)" ]; then ok "$1"; else not_ok "$1: left $(left)"; fi
+}
+
 # ends NAME STATUS TEXT JOB [arguments]
 ends() {
 	name=$1 expected=$2 text=$3 job=$4
@@ -84,14 +94,12 @@ killed() {
 }
 killed
 kill -KILL $!
-sleep 0.5
-if [ -z "$(left)" ]; then ok "SIGKILL"; else not_ok "SIGKILL: left $(left)"; fi
+gone "SIGKILL"
 
 # The launcher asks for this; it has to survive the machine's own exec.
 (
 	killed setpriv --pdeathsig KILL
 	kill -KILL "$(exec sh -c 'echo $PPID')"
 ) || true
-sleep 0.5
-if [ -z "$(left)" ]; then ok "the launcher is killed"; else not_ok "the launcher is killed: left $(left)"; fi
+gone "the launcher is killed"
 exit "$failed"
