@@ -57,6 +57,8 @@ _SHOWN_LINES = 12
 SMP, KCSAN = "smp", "kcsan"
 # Kernels with patches that are not shipped: kernel/next, and those of machine/ablations one by one.
 NEXT, CHANGED = "next", "ablation"
+# Deliberately broken kernels: of the shipped one, and of `next` (tests/mutants).
+_MUTANT, MUTANT_NEXT = "mutant", "mutant-next"
 # Where files are compiled that no kernel is made of.
 LINT = BUILD / "lint"
 _ON_A_PC = {SMP, KCSAN}
@@ -257,13 +259,15 @@ def _check_release(found: str) -> None:
         raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.", status=2)
 
 
-def mutants() -> dict[str, Path]:
-    """Deliberately broken kernels, for tests that must fail on them.
+def mutants(kind: str = _MUTANT) -> dict[str, Path]:
+    """Deliberately broken kernels, for tests that must fail on them: those of the shipped kernel, or of `next`.
 
-    All are one kernel, which is told which one it is: the control, first, has the means for it and breaks nothing.
+    All of a kind are one kernel, which is told which one it is: the control, first, has the means for it and breaks
+    nothing.
     """
-    found = {path.stem: path for path in sorted((ROOT / "tests/mutants").glob("*.patch"))}
-    return {CONTROL: found.pop(CONTROL), **found}
+    below = ROOT / "tests/mutants"
+    found = sorted((below / NEXT if kind == MUTANT_NEXT else below).glob("*.patch"))
+    return {CONTROL: below / f"{CONTROL}.patch", **{path.stem: path for path in found}}
 
 
 def changes() -> dict[str, tuple[Path, ...]]:
@@ -283,7 +287,7 @@ def fragments(flavour: str) -> list[Path]:
 
 
 def recipe(flavour: str, crates: Crates) -> kernel_tree.Recipe:
-    _, more, mutant = _split(flavour)
+    more = _split(flavour).patches
     overlay = kernel_tree.overlay_of(ROOT / "machine", ROOT / "kernel")
     overlay["arch/um/drivers/shingle_model.o_shipped"] = crates.drive_object
     patches = [
@@ -291,8 +295,6 @@ def recipe(flavour: str, crates: Crates) -> kernel_tree.Recipe:
         *(path for path in sorted((ROOT / "kernel/patches").glob("*.patch")) if _is_code(path)),
         *more,
     ]
-    if mutant is not None:
-        patches += mutants().values()
     return kernel_tree.Recipe(overlay, tuple(patches))
 
 
@@ -329,7 +331,7 @@ class _Parts(NamedTuple):
     """A flavour's configuration, its patches on top of those of all, and its mutant."""
 
     base: str
-    changes: tuple[Path, ...] = ()
+    patches: tuple[Path, ...] = ()
     mutant: str | None = None
 
 
@@ -340,13 +342,14 @@ def _split(flavour: str) -> _Parts:
     if changed is not None:
         return _Parts("main" if flavour == changed else "sanitize", changes()[changed])
     kind, _, rest = flavour.partition(":")
-    if kind != "mutant":
-        known = [*FLAVOURS, *changes(), *(f"mutant:{name}" for name in mutants())]
+    if kind not in (_MUTANT, MUTANT_NEXT):
+        known = [*FLAVOURS, *changes(), *(f"{kind}:{name}" for kind in (_MUTANT, MUTANT_NEXT) for name in mutants(kind))]
         raise unknown_name("kernel flavour", flavour, known)
     name, _, base = rest.partition(":")
-    if name not in mutants():
-        raise unknown_name("mutant", name, mutants())
-    return _Parts(base or "main", mutant=name)
+    if name not in mutants(kind):
+        raise unknown_name("mutant", name, mutants(kind))
+    below = changes()[NEXT] if kind == MUTANT_NEXT else ()
+    return _Parts(base or "main", (*below, *mutants(kind).values()), name)
 
 
 def kernel_source() -> Path:
