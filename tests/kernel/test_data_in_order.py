@@ -174,7 +174,7 @@ def test_a_full_disk_can_be_overwritten(next_bench: Bench) -> None:
     full = job.run(["/bin/sh", "-c", "dd if=/dev/zero of=/mnt/full bs=1M; sync"], may_fail=True)
     steps = next_bench.mounted(
         formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 20), job.sync(), moved("room"), full,
-        moved("full"), work("overwrite", 2, 40), job.sync(), moved("later"), work("check"), options=BOTH,
+        moved("full"), work("overwrite", 2, 40, "alone"), job.sync(), moved("later"), work("check"), options=BOTH,
     )  # fmt: skip
     booted = boot(next_bench, steps, formatted.file, save=True)
     counted = stress.statistics(booted)
@@ -185,7 +185,7 @@ def test_a_full_disk_can_be_overwritten(next_bench: Bench) -> None:
 def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(next_bench: Bench) -> None:
     made = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "quota", "-J", "size=16", job.DEVICE]
     steps = [
-        job.run(made), job.mount("ext4", RELOCATE), work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(),
+        job.run(made), job.mount("ext4", f"usrquota,{RELOCATE}"), work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(),
         work("quota"), work("check"), job.umount(),
     ]  # fmt: skip
     booted = boot(next_bench, steps, next_bench.empty(capacity_bytes=CAPACITY_BYTES), save=True)
@@ -218,11 +218,11 @@ class Written:
         synced: dict[int, int] = {}
         gone = set()
         for mark in marks:
-            word, file, *version = mark.split()
-            if word == "gone":
-                gone.add(int(file))
-            elif word == "synced":
-                synced[int(file)] = int(version[0])
+            match mark.split():
+                case ["gone", file]:
+                    gone.add(int(file))
+                case ["synced", file, version]:
+                    synced[int(file)] = int(version)
         found = []
         for file in sorted({file for file, _ in self.log} - gone):
             path = tree / str(file)
@@ -272,10 +272,11 @@ def refused(bench: Bench) -> None:
     formatted = formatted_for(bench)
     made = boot(bench, bench.mounted(formatted, work("make", FILES, BLOCKS), options=BOTH), formatted.file, save=True)
     ((first, sectors),) = formatted.layout.journal
-    behind = first // 8 + sectors // 8
+    # All else is data: journal_lazy keeps metadata in the log.
+    parts = ((64, first // 8 - 64), ((first + sectors) // 8, (CAPACITY_BYTES >> 12) - (first + sectors) // 8))
     moves_found = 0
     for after in (5, 40):
-        broken = plan(bench, rule("failed_write", behind, CAPACITY_BYTES // 4096 - behind, after=after, times=1))
+        broken = plan(bench, "".join(rule("failed_write", *part, after=after, times=1) for part in parts))
         steps = [
             job.mount("ext4", f"{BOTH},errors=continue"), work("overwrite", 1, 400, f"{job.OUT}/marks.txt"), moved(),
             job.run(["/bin/umount", "/mnt"], may_fail=True), job.save(),
