@@ -299,7 +299,7 @@ def test_a_write_that_fails_loses_nothing_that_was_synced(next_bench: Bench) -> 
 # --- Power cuts ---------------------------------------------------------------------------
 
 _DISK_MIB = 32
-_CUT_OPTIONS = f"{RELOCATE},data_stretch_kb=128"
+CUT_OPTIONS = f"{RELOCATE},data_stretch_kb=128"
 
 
 @dataclass(frozen=True)
@@ -386,10 +386,10 @@ def cut_everywhere(bench: Bench, seed: int, options: str, states: int) -> Counte
 @pytest.mark.parametrize(
     ("seed", "options", "states"),
     [
-        (1, f"journal_lazy,{_CUT_OPTIONS}", 30),
-        (2, _CUT_OPTIONS, 30),
+        (1, f"journal_lazy,{CUT_OPTIONS}", 30),
+        (2, CUT_OPTIONS, 30),
         *(pytest.param(seed, options, 400, marks=pytest.mark.long)
-          for seed in range(3, 9) for options in (f"journal_lazy,{_CUT_OPTIONS}", _CUT_OPTIONS)),
+          for seed in range(3, 9) for options in (f"journal_lazy,{CUT_OPTIONS}", CUT_OPTIONS)),
     ],
 )  # fmt: skip
 def test_after_a_power_cut_no_block_is_older_than_its_sync(
