@@ -10,7 +10,7 @@ data_work.py places FILE                     prints where the blocks of a file a
 data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
 data_work.py cuts TURNS                      overwrites, and truncates and punches holes beside
 data_work.py quota                           overwrites of somebody who is at the limit of the quota
-data_work.py swap                            pages of a swap file that were mapped before
+data_work.py swap                            swapon of a file that somebody writes to
 data_work.py late                            a direct write that takes long, and an overwrite of the same block meanwhile
 
 A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
@@ -25,6 +25,7 @@ import json
 import mmap
 import os
 import random
+import signal
 import struct
 import sys
 import threading
@@ -417,8 +418,8 @@ def quota() -> None:
 
 
 def swap() -> None:
-    """Pages that were dirtied by a mapping before swapon, and are dirtied by it afterwards."""
-    name, size = "/mnt/swap", 256 * BLOCK
+    """Somebody writes to a mapping of the file until swapon is over, which makes that an error."""
+    name, size = "/mnt/swap", 1024 * BLOCK
     fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     os.pwrite(fd, bytes(size), 0)
     header = bytearray(BLOCK)
@@ -426,24 +427,25 @@ def swap() -> None:
     header[-10:] = b"SWAPSPACE2"
     os.pwrite(fd, header, 0)
     os.fsync(fd)
-    with mmap.mmap(fd, 0) as pages:
-        for number in (9, 40, 41, 200):
-            pages[number * BLOCK] = 1
-        pages.flush()
-        first = extents(fd)
-        for number in (10, 50, 51, 210):
-            pages[number * BLOCK] = 2
-        checked(libc.swapon(name.encode(), 0), "swapon")
-        known = extents(fd)
-        for number in (11, 60, 61, 220):
-            pages[number * BLOCK] = 3
-        pages.flush()
-        os.sync()
-        after = extents(fd)
-        checked(libc.swapoff(name.encode()), "swapoff")
-    assert len(first) > 1, f"nothing moved before: {first}"
+    writer = os.fork()
+    if writer == 0:
+        with mmap.mmap(fd, 0) as pages:
+            while True:
+                for number in range(1, size // BLOCK, 7):
+                    pages[number * BLOCK] = 1
+    time.sleep(0.1)
+    os.fdatasync(fd)
+    before = extents(fd)
+    checked(libc.swapon(name.encode(), 0), "swapon")
+    known = extents(fd)
+    _, status = os.waitpid(writer, 0)
+    os.sync()
+    after = extents(fd)
+    checked(libc.swapoff(name.encode()), "swapoff")
+    assert os.WTERMSIG(status) == signal.SIGBUS, status
+    assert len(before) > 1, f"nothing moved before: {before}"
     assert after == known, f"{known} became {after}"
-    print(f"{len(first)} extents before, {len(known)} as swap")
+    print(f"{len(before)} extents before, {len(known)} as swap")
 
 
 VERBS: dict[str, Callable[..., None]] = {
