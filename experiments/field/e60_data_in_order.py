@@ -36,6 +36,12 @@ def until_quiet_s(records: Sequence[Record], file_system: str, name: str) -> flo
     return float(busy_s(cell(records, file_system, name)))
 
 
+def fsync_ms(records: Sequence[Record]) -> float:
+    """Virtual ms of an fsync with all data in order."""
+    found = cell(records, SMR, OVERWRITE)
+    return float(found["virtual_s"]) * 1000 / float(found["counters"]["flushes"])
+
+
 def draw(records: Sequence[Record], stem: Path) -> None:
     panels = []
     for name, file_systems in SHOWN.items():
@@ -51,23 +57,34 @@ def draw(records: Sequence[Record], stem: Path) -> None:
     bars.draw(panels, stem)
 
 
-def ahead(name: str) -> Expectation:
+def sooner(said: str, name: str, others: Sequence[str], times: float = 1) -> Expectation:
+    """Than each of these, with all data in order, is the disk quiet so many times sooner."""
     return Expectation(
-        f"{name}: with all data in order the disk is quiet before it is with any other",
+        said,
         lambda records: all(
-            until_quiet_s(records, SMR, name) < until_quiet_s(records, other, name)
-            for other in SHOWN[name]
-            if other not in (SMR, STREAM)
+            until_quiet_s(records, SMR, name) * times < until_quiet_s(records, other, name) for other in others
         ),
     )
 
 
 EXPERIMENT = Experiment(
     name="e60-data-in-order",
-    claim="ext4 that puts data in order, too, is done sooner than any file system that a user would pick instead",
+    claim="ext4 that puts data in order, too, is ahead of F2FS and NILFS2 as a file server, and of ext4 where blocks are"
+    " overwritten",
     runs=runs,
     phases=(POSTMARK, OVERWRITE),
     scale=SCALE,
-    expectations=(ahead(POSTMARK), ahead(OVERWRITE)),
+    expectations=(
+        sooner("the disk is quiet before it is with F2FS and NILFS2", POSTMARK, OTHERS),
+        sooner("and twenty times sooner than with journal_lazy alone", POSTMARK, [LAZY], 20),
+        sooner("synced overwrites: four times sooner than with ext4", OVERWRITE, ["ext4-10g", LAZY, STREAM], 4),
+        Expectation(
+            "and behind F2FS and NILFS2, which write no log besides",
+            lambda records: all(
+                until_quiet_s(records, each, OVERWRITE) < until_quiet_s(records, SMR, OVERWRITE) for each in OTHERS
+            ),
+        ),
+    ),
+    numbers={"fsync_ms": fsync_ms},
     draw=draw,
 )
