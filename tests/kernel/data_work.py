@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH102, PTH103, PTH108, PTH118, PTH123, PTH208, S606
+# ruff: noqa: PTH102, PTH108, PTH123
 """Runs in the machine: files whose blocks are overwritten, and a comparison of each block (test_data_in_order.py).
 
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
@@ -156,10 +156,22 @@ class Overwriter:
         elif what < 4:
             self.sync(file, os.fdatasync)
         elif what < 7:
-            begin_writing(self.fds[file])
-            self.sync(self.chance.choice(self.own), self.chance.choice((os.fsync, os.fdatasync)))
+            self.commit_beside()
         elif what < 9 and not self.alone:
             self.pass_by()
+
+    def commit_beside(self) -> None:
+        """A commit that has no data to wait for but what others have just begun to write."""
+        synced = self.chance.choice(self.own)
+        os.fsync(self.fds[synced])
+        for file in self.own:
+            if file != synced:
+                put(self.notes, self.fds[file], file, self.chance.randrange(len(self.notes.files[file])), 1)
+        os.utime(self.fds[synced])
+        for file in self.own:
+            if file != synced:
+                begin_writing(self.fds[file])
+        self.sync(synced, os.fsync)
 
     def pass_by(self) -> None:
         """A file that takes blocks which are free, or should not be."""
@@ -248,7 +260,7 @@ def together(*works: Callable[[], None]) -> None:
     def guarded(work: Callable[[], None]) -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failed.append(error)
 
     threads = [threading.Thread(target=guarded, args=(work,)) for work in works]

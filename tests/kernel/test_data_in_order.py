@@ -75,7 +75,7 @@ def boot(bench: Bench, steps: Sequence[job.Step], drive: Path, notes: Path | Non
 def assert_kept(bench: Bench, booted: Booted, **more: object) -> None:
     """The kernel that is shipped reads the same, and stock e2fsck is content."""
     shipped = Bench(bench.folder, "main")
-    shipped._numbers = bench._numbers  # noqa: SLF001
+    shipped._numbers = bench._numbers
     steps = [job.mount("ext4"), work("check"), job.umount()]
     boot(shipped, steps, booted.saved_drive, booted.out / "notes.json", **more)
     bench.assert_clean(booted.saved_drive, recover=True)
@@ -185,8 +185,8 @@ def test_a_full_disk_can_be_overwritten(next_bench: Bench) -> None:
 def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(next_bench: Bench) -> None:
     made = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "quota", "-J", "size=16", job.DEVICE]
     steps = [
-        job.run(made), job.mount("ext4", f"usrquota,{RELOCATE}"), work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(),
-        work("quota"), work("check"), job.umount(),
+        job.run(made), job.mount("ext4", f"usrquota,{RELOCATE}"), work("make", FILES, BLOCKS),
+        work("overwrite", 1, 10), moved(), work("quota"), work("check"), job.umount(),
     ]  # fmt: skip
     booted = boot(next_bench, steps, next_bench.empty(capacity_bytes=CAPACITY_BYTES), save=True)
     assert stress.statistics(booted)["moved"] > 0
@@ -333,9 +333,7 @@ class Record:
         wrong += self.written.wrong(dumped(image, self.bench.folder), held)
         # Replayed and not yet mounted: whoever deletes orphans is the next mount, or this.
         subprocess.run(["/sbin/e2fsck", "-fp", image], capture_output=True, timeout=300, check=False)
-        clean = subprocess.run(
-            ["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, timeout=300, check=False
-        )
+        clean = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, timeout=300, check=False)
         if clean.returncode:
             wrong.append(f"e2fsck: {clean.stdout}")
         image.unlink()

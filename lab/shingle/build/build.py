@@ -343,7 +343,11 @@ def _split(flavour: str) -> _Parts:
         return _Parts("main" if flavour == changed else "sanitize", changes()[changed])
     kind, _, rest = flavour.partition(":")
     if kind not in (_MUTANT, MUTANT_NEXT):
-        known = [*FLAVOURS, *changes(), *(f"{kind}:{name}" for kind in (_MUTANT, MUTANT_NEXT) for name in mutants(kind))]
+        known = [
+            *FLAVOURS,
+            *changes(),
+            *(f"{kind}:{name}" for kind in (_MUTANT, MUTANT_NEXT) for name in mutants(kind)),
+        ]
         raise unknown_name("kernel flavour", flavour, known)
     name, _, base = rest.partition(":")
     if name not in mutants(kind):
