@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH102, PTH108, PTH123
+# ruff: noqa: PTH101, PTH102, PTH108, PTH123
 """Runs in the machine: files whose blocks are overwritten, and a comparison of each block (test_data_in_order.py).
 
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
