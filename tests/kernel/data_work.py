@@ -11,7 +11,7 @@ data_work.py beside TURNS                    direct writes, mapped and buffered 
 data_work.py cuts TURNS                      overwrites, and truncates and punches holes beside
 data_work.py quota                           overwrites of somebody who is at the limit of the quota
 data_work.py swap                            swapon of a file that somebody writes to
-data_work.py late                            a direct write that takes long, and an overwrite of the same block meanwhile
+data_work.py late                            a direct write that takes long, and the same block overwritten meanwhile
 
 A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
 """
