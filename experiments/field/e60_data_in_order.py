@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What it brings to put data in order, too: a file server, and small synced overwrites, with kernel/next.
 
-`ext4-stream` puts new data where the last data went, `ext4-smr` overwritten data as well; both are journal_lazy on a log
-of 10 GiB. The file server is FAST'17's Postmark with the paper's memory (e42), the overwrites are those of e19.
+`ext4-stream` puts new data where the last data went, `ext4-smr` overwritten data as well; both are journal_lazy on a
+log of 10 GiB. The file server is FAST'17's Postmark with the paper's memory (e42), the overwrites are those of e19.
 """
 
 from collections.abc import Sequence
@@ -69,8 +69,8 @@ def sooner(said: str, name: str, others: Sequence[str], times: float = 1) -> Exp
 
 EXPERIMENT = Experiment(
     name="e60-data-in-order",
-    claim="ext4 that puts data in order, too, is ahead of F2FS and NILFS2 as a file server, and of ext4 where blocks are"
-    " overwritten",
+    claim="ext4 that puts data in order, too, is ahead of F2FS and NILFS2 as a file server, and of ext4 where blocks"
+    " are overwritten",
     runs=runs,
     phases=(POSTMARK, OVERWRITE),
     scale=SCALE,

@@ -3,7 +3,7 @@
 """Runs in the machine: files whose blocks are overwritten, and a comparison of each block (test_data_in_order.py).
 
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
-data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in the file
+data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
                                              MARKS what is synced; `alone`: makes no other files meanwhile
 data_work.py check                           each block is the newest, from the disk
 data_work.py places FILE                     prints where the blocks of a file are
