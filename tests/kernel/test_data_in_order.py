@@ -354,7 +354,7 @@ def recorded(bench: Bench, seed: int, options: str, turns: int = 140) -> Record:
     crash = bench.built.crates.crash
     process.run([crash, "disk", image, *kind, "-o", disk], what="shingle-crash", limit_s=60)
     steps = [
-        job.mount("ext4", f"noatime,{options}"), work("make", FILES, BLOCKS, 8), job.mark("begun"),
+        job.mount("ext4", f"noatime,{options}"), work("make", FILES, BLOCKS, 4), job.mark("begun"),
         work("overwrite", seed, turns, MARKS), moved(),
     ]  # fmt: skip
     arguments = ("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048")
