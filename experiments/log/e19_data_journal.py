@@ -7,61 +7,21 @@ twice. A log that kept the data would write what the append writes, in one strea
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, job, run, workload
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, run, synced, workload
 
 DRIVE, STOCK = "st8000as0002", "ext4-10g"
-PREPARE, OVERWRITE = "Prepare", "OverwriteSynced"
+OVERWRITE = synced.OVERWRITE
 ORDERED, JOURNALLED, APPENDED = STOCK, f"{STOCK}-data", f"{STOCK}-appended"
-# At scale 1.
-SPAN_BYTES, COUNT, FSYNC_EVERY, BLOCK_BYTES = 16 << 30, 200_000, 16, 4096
-MEMORY_MIB = 6 << 10
+MEMORY_MIB = synced.MEMORY_MIB
 # ext4 heeds a file's flag +j only without delayed allocation.
 FLAG_COUNTS = "nodelalloc"
 
 
-@dataclass(frozen=True)
-class Synced(workload.Plan):
-    """A file written from front to back; then 4 KiB blocks, 16 to an fsync, at random places of it or appended."""
-
-    # Of the file: `chattr +j`.
-    journalled: bool = False
-    append: bool = False
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        return (PREPARE, OVERWRITE, workload.UNMOUNT)
-
-    def steps(self) -> list[job.Step]:
-        scale = self.scales[OVERWRITE]
-        span, count = round(SPAN_BYTES * scale) >> 20 << 20, round(COUNT * scale)
-        file = f"{job.MOUNT_POINT}/random"
-        flag = [job.run(["/usr/bin/chattr", "+j", file])] if self.journalled else []
-        where = ["--rw=write", f"--filename={file}.log"] if self.append else ["--rw=randwrite", f"--filename={file}"]
-        size = count * BLOCK_BYTES if self.append else span
-        fio = [
-            "/usr/bin/fio", "--name=synced", *where, f"--bs={BLOCK_BYTES}", f"--size={size}",
-            f"--io_size={count * BLOCK_BYTES}", f"--fsync={FSYNC_EVERY}", f"--randseed={self.seed}",
-            "--fallocate=none", "--overwrite=0", "--ioengine=sync", "--thread",
-        ]  # fmt: skip
-        clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
-        return [
-            job.load("sequential_write", {"path": "random", "length_bytes": span}, phase=PREPARE),
-            job.sync(),
-            job.drop_caches(),
-            clean,
-            *flag,
-            job.run(fio, stdout="fio.txt", phase=OVERWRITE),
-            clean,
-            job.umount(phase=workload.UNMOUNT),
-            clean,
-        ]
-
-
 def runs(scale: float, seed: int) -> list[run.Run]:
-    plan = Synced((OVERWRITE,), {OVERWRITE: scale}, seed)
+    plan = synced.Synced((OVERWRITE,), {OVERWRITE: scale}, seed)
     stock = fs.find(STOCK)
     cells = (
         (stock, plan),

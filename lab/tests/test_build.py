@@ -2,6 +2,7 @@
 """Keys change with content and with nothing else; what is stored is stored whole."""
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,20 @@ def test_variants_are_known_by_name() -> None:
         build.fragments("sanitise")
     with pytest.raises(Failure, match="no mutant called 'nothing'"):
         build.fragments("mutant:nothing")
+
+
+def test_a_kernel_with_changes_has_their_patches_behind_those_of_all(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.touch()
+    crates = build.Crates(*[program] * len(fields(build.Crates)))
+    shipped, changed = build.recipe("main", crates), build.recipe(build.NEXT, crates)
+    assert changed.patches == (*shipped.patches, *sorted((paths.ROOT / "kernel/next").glob("*.patch")))
+    assert changed.overlay == shipped.overlay
+    assert build.fragments(build.NEXT) == build.fragments("main")
+    assert build.fragments(f"{build.NEXT}:sanitize") == build.fragments("sanitize")
+    for flavour, patches in build.changes().items():
+        assert patches, flavour
+        assert build.kernel_key(flavour, crates) != build.kernel_key("main", crates)
 
 
 def test_the_pinned_version_is_a_version() -> None:

@@ -45,6 +45,18 @@ def test_unless_they_gave_the_same_at_a_tenth(now: tenth.Keys, monkeypatch: pyte
     assert provenance.worst(E16, RECORDS) == "stale"
 
 
+def test_a_record_of_a_kernel_with_changes_is_of_the_present_code(
+    now: tenth.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = "fedcba9876543210"
+    monkeypatch.setattr(provenance, "present", lambda: now | {"kernel next": changed})
+    renewed = [each | {"versions": each["versions"] | now | {"kernel": changed}} for each in RECORDS]
+    assert provenance.worst(E16, renewed) == "present"
+    assert "The present code" not in provenance.told(E16, renewed)
+    other = [each | {"versions": each["versions"] | {"guest": "0"}} for each in renewed]
+    assert provenance.worst(E16, other) == "stale"
+
+
 def test_one_old_record_makes_all_stale(now: tenth.Keys) -> None:
     renewed = [each | {"versions": each["versions"] | now} for each in RECORDS]
     assert provenance.worst(E16, renewed) == "present"

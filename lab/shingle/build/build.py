@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from shingle import process
 from shingle.build import kernel_tree
@@ -54,6 +55,10 @@ _ERROR = re.compile(r"^[^\s:]+:\d+(:\d+)?: (fatal )?error: ")
 _SHOWN_LINES = 12
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (verify/smp.py).
 SMP, KCSAN = "smp", "kcsan"
+# Kernels with patches that are not shipped: kernel/next, and those of machine/ablations one by one.
+NEXT, CHANGED = "next", "ablation"
+# Deliberately broken kernels: of the shipped one, and of `next` (tests/mutants).
+_MUTANT, MUTANT_NEXT = "mutant", "mutant-next"
 # Where files are compiled that no kernel is made of.
 LINT = BUILD / "lint"
 _ON_A_PC = {SMP, KCSAN}
@@ -111,9 +116,17 @@ def chosen(flavour: str) -> str:
 def everything(flavour: str = "main", *, progress: Progress = SILENT) -> Built:
     """What a run needs, built if it is not in the cache."""
     _check_release(KERNEL_SOURCE.name.removeprefix("linux-source-").removesuffix(".tar.xz"))
-    crates = build_crates(progress=progress)
-    _, mutant = _split(flavour)
-    arguments = () if mutant in (None, CONTROL) else (f"jbd2.mutant={mutant}",)
+    return _with(flavour, build_crates(progress=progress), progress)
+
+
+def with_kernel(built: Built, flavour: str, *, progress: Progress = SILENT) -> Built:
+    """The same programs with the kernel of a flavour; `main` is the one that was built for all."""
+    return built if flavour == "main" else _with(flavour, built.crates, progress)
+
+
+def _with(flavour: str, crates: Crates, progress: Progress) -> Built:
+    chosen_mutant = _split(flavour).mutant
+    arguments = () if chosen_mutant in (None, CONTROL) else (f"jbd2.mutant={chosen_mutant}",)
     return Built(build_kernel(flavour, crates, progress=progress), crates, arguments)
 
 
@@ -246,18 +259,26 @@ def _check_release(found: str) -> None:
         raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.", status=2)
 
 
-def mutants() -> dict[str, Path]:
-    """Deliberately broken kernels, for tests that must fail on them.
+def mutants(kind: str = _MUTANT) -> dict[str, Path]:
+    """Deliberately broken kernels, for tests that must fail on them: those of the shipped kernel, or of `next`.
 
-    All are one kernel, which is told which one it is: the control, first, has the means for it and breaks nothing.
+    All of a kind are one kernel, which is told which one it is: the control, first, has the means for it and breaks
+    nothing.
     """
-    found = {path.stem: path for path in sorted((ROOT / "tests/mutants").glob("*.patch"))}
-    return {CONTROL: found.pop(CONTROL), **found}
+    below = ROOT / "tests/mutants"
+    found = sorted((below / NEXT if kind == MUTANT_NEXT else below).glob("*.patch"))
+    return {CONTROL: below / f"{CONTROL}.patch", **{path.stem: path for path in found}}
+
+
+def changes() -> dict[str, tuple[Path, ...]]:
+    """Patches on top of the kernel that is shipped, by flavour: what comes next, and the ablations of experiments."""
+    apart = {f"{CHANGED}:{path.stem}": (path,) for path in sorted((ROOT / "machine/ablations").glob("*.patch"))}
+    return {NEXT: tuple(sorted((ROOT / "kernel/next").glob("*.patch"))), **apart}
 
 
 def fragments(flavour: str) -> list[Path]:
-    """The kconfig fragments of a flavour: `main`, `sanitize`, `mutant:NAME`, `mutant:NAME:sanitize`."""
-    base, _ = _split(flavour)
+    """The kconfig fragments of a flavour: `main`, `sanitize`, `mutant:NAME`, one of `changes`, `next:sanitize`."""
+    base = _split(flavour).base
     if base in _OWN_FRAGMENTS:
         return [ROOT / name for name in _OWN_FRAGMENTS[base]]
     names = sorted((*_COMMON_FRAGMENTS, FLAVOURS[base]))
@@ -266,15 +287,14 @@ def fragments(flavour: str) -> list[Path]:
 
 
 def recipe(flavour: str, crates: Crates) -> kernel_tree.Recipe:
-    _, mutant = _split(flavour)
+    more = _split(flavour).patches
     overlay = kernel_tree.overlay_of(ROOT / "machine", ROOT / "kernel")
     overlay["arch/um/drivers/shingle_model.o_shipped"] = crates.drive_object
     patches = [
         *sorted((ROOT / "machine/patches").glob("*.patch")),
         *(path for path in sorted((ROOT / "kernel/patches").glob("*.patch")) if _is_code(path)),
+        *more,
     ]
-    if mutant is not None:
-        patches += mutants().values()
     return kernel_tree.Recipe(overlay, tuple(patches))
 
 
@@ -307,17 +327,33 @@ def _is_code(patch: Path) -> bool:
     return any(not name.startswith("Documentation/") for name in kernel_tree.touched_by(patch.read_text()))
 
 
-def _split(flavour: str) -> tuple[str, str | None]:
-    """A flavour's configuration and its mutant."""
+class _Parts(NamedTuple):
+    """A flavour's configuration, its patches on top of those of all, and its mutant."""
+
+    base: str
+    patches: tuple[Path, ...] = ()
+    mutant: str | None = None
+
+
+def _split(flavour: str) -> _Parts:
+    if flavour in FLAVOURS or flavour in _OWN_FRAGMENTS:
+        return _Parts(flavour)
+    changed = next((name for name in changes() if flavour in (name, f"{name}:sanitize")), None)
+    if changed is not None:
+        return _Parts("main" if flavour == changed else "sanitize", changes()[changed])
     kind, _, rest = flavour.partition(":")
-    if kind != "mutant":
-        if flavour not in FLAVOURS and flavour not in _OWN_FRAGMENTS:
-            raise unknown_name("kernel flavour", flavour, [*FLAVOURS, *(f"mutant:{name}" for name in mutants())])
-        return flavour, None
+    if kind not in (_MUTANT, MUTANT_NEXT):
+        known = [
+            *FLAVOURS,
+            *changes(),
+            *(f"{kind}:{name}" for kind in (_MUTANT, MUTANT_NEXT) for name in mutants(kind)),
+        ]
+        raise unknown_name("kernel flavour", flavour, known)
     name, _, base = rest.partition(":")
-    if name not in mutants():
-        raise unknown_name("mutant", name, mutants())
-    return base or "main", name
+    if name not in mutants(kind):
+        raise unknown_name("mutant", name, mutants(kind))
+    below = changes()[NEXT] if kind == MUTANT_NEXT else ()
+    return _Parts(base or "main", (*below, *mutants(kind).values()), name)
 
 
 def kernel_source() -> Path:
@@ -338,7 +374,7 @@ def compiler_version() -> str:
 
 def kernel_key(flavour: str, crates: Crates) -> str:
     options = [path.read_text() for path in fragments(flavour)]
-    return _kernel_key(recipe(flavour, crates), options, _flags(_split(flavour)[0]))
+    return _kernel_key(recipe(flavour, crates), options, _flags(_split(flavour).base))
 
 
 def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str], flags: Sequence[str] = ()) -> str:
@@ -369,7 +405,7 @@ def machine_key(crates: Crates) -> str:
 
 def build_kernel(flavour: str, crates: Crates, *, progress: Progress = SILENT) -> Kernel:
     options = [path.read_text() for path in fragments(flavour)]
-    return build_recipe(flavour, _split(flavour)[0], recipe(flavour, crates), options, progress=progress)
+    return build_recipe(flavour, _split(flavour).base, recipe(flavour, crates), options, progress=progress)
 
 
 def build_recipe(

@@ -90,6 +90,8 @@ class FileSystem:
     size_bytes: int | None = None
     # Files of sysfs with one number each, read at the end of each workload.
     statistics: tuple[str, ...] = ()
+    # The flavour of the kernel that mounts it, if it is not the one of all (build/build.py).
+    kernel: str = "main"
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
 
@@ -226,6 +228,14 @@ _ALL = (
         "ext4 with journal_lazy on the 1 GiB journal that users already have",
         1024,
         "journal_lazy",
+    ),
+    replace(
+        ext4("ext4-stream", "ext4-lazy with new data in one stream (kernel/next)", 10240, "journal_lazy,data_stream"),
+        kernel=build.NEXT,
+    ),
+    replace(
+        ext4("ext4-smr", "ext4-lazy with all data in one stream (kernel/next)", 10240, "journal_lazy,data_relocate"),
+        kernel=build.NEXT,
     ),
     FileSystem(
         name="nilfs2",

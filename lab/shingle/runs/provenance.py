@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from shingle.build import build
 from shingle.build.build import Built
 from shingle.paths import ROOT
 from shingle.runs import tenth
@@ -27,11 +28,12 @@ _SHOWN = 8
 
 
 def of_code(built: Built) -> Keys:
-    """The keys that a record would get now."""
+    """The keys that a record would get now; `kernel FLAVOUR` for one on a kernel with patches that are not shipped."""
     return {
         "kernel": built.kernel.key,
         "drive_model": content(built.crates.drive_object),
         "guest": content(built.crates.guest),
+        **{f"kernel {flavour}": build.kernel_key(flavour, built.crates) for flavour in build.changes()},
     }
 
 
@@ -46,10 +48,17 @@ def write(keys: Keys, path: Path = FILE) -> None:
 
 
 def state(chosen: Experiment, keys: Keys, now: Keys, known: Sequence[tenth.Seen]) -> State:
-    if keys == now:
+    shipped, *changed = _keys_of(now)
+    if keys in (shipped, *changed):
         return "present"
     last = tenth.latest(known, chosen.name)
-    return "equal at a tenth" if last is not None and keys in last.keys and now in last.keys else "stale"
+    return "equal at a tenth" if last is not None and keys in last.keys and shipped in last.keys else "stale"
+
+
+def _keys_of(now: Keys) -> list[Keys]:
+    """The keys of records on each kernel of the present code, the shipped one first."""
+    rest = {name: key for name, key in now.items() if not name.startswith("kernel")}
+    return [{"kernel": key, **rest} for name, key in now.items() if name.startswith("kernel")]
 
 
 def worst(chosen: Experiment, records: Sequence[Record]) -> State:
@@ -71,7 +80,7 @@ def told(chosen: Experiment, records: Sequence[Record]) -> str:
     return (
         text
         if parts and all(part.endswith(": present") for part in parts)
-        else f"{text} The present code: {_short(now)}."
+        else f"{text} The present code: {_short(_keys_of(now)[0])}."
     )
 
 

@@ -117,6 +117,7 @@ class Run:
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
                 **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
+                **({} if variant.kernel == "main" else {"kernel": variant.kernel}),
                 **({"settings": dict(variant.settings)} if variant.settings else {}),
                 **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
             },
@@ -173,6 +174,7 @@ def perform(
     host_limit_s: float = _HOST_LIMIT_S,
 ) -> Result:
     """Runs one cell."""
+    built = build.with_kernel(built, run.variant.kernel, progress=progress)
     formatted = _prepared(built, run, progress)
     with contextlib.ExitStack() as stack:
         limits = drive.cache_limits(run.profile)
@@ -228,6 +230,7 @@ def perform(
 
 def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
     """What every record of this run carries: its identity, and what was built and formatted for it."""
+    built = build.with_kernel(built, run.variant.kernel)
     identity: dict[str, Any] = run.identity()
     return {
         **identity,
@@ -246,6 +249,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
 
 def key_of(built: build.Built, run: Run) -> str:
     """A hash of everything that decides the run's records. Nothing is formatted for it."""
+    built = build.with_kernel(built, run.variant.kernel)
     formatted = drive.formatted_key(
         built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes
     )
@@ -293,6 +297,8 @@ def side_by_side(
         faults.check(built.crates, plan)
     for profile in own_drives(runs):
         drive.check(built.crates, profile)
+    for flavour in sorted({run.variant.kernel for run in runs}):
+        build.with_kernel(built, flavour, progress=progress)
     _prepare_all(built, runs, progress)
     in_order = _InOrder(finished or (lambda _: None))
 

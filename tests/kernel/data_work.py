@@ -1,0 +1,468 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# ruff: noqa: PTH101, PTH102, PTH108, PTH123
+"""Runs in the machine: files whose blocks are overwritten, and a comparison of each block (test_data_in_order.py).
+
+data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
+data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
+                                             MARKS what is synced; `alone`: makes no other files meanwhile
+data_work.py check                           each block is the newest, from the disk
+data_work.py places FILE                     prints where the blocks of a file are
+data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
+data_work.py cuts TURNS                      overwrites, and truncates and punches holes beside
+data_work.py quota                           overwrites of somebody who is at the limit of the quota
+data_work.py swap                            swapon of a file that somebody writes to
+data_work.py late                            a direct write that takes long, and the same block overwritten meanwhile
+
+A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+ROOT = "/mnt/data"
+NOTES = "/run/out/notes.json"
+BLOCK = 4096
+MIB = 1 << 20
+# Files that come and go, and take what others leave.
+PASSING = 1000
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def contents(file: int, number: int, version: int) -> bytes:
+    return struct.pack("<8sQQQ", b"in order", file, number, version) * (BLOCK // 32)
+
+
+def checked(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+class Notes:
+    """What every block must hold, and everything that was ever written, in order."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.files: dict[int, list[int]] = {}
+        self.log: list[tuple[int, int, int]] = []
+
+    @classmethod
+    def read(cls) -> Notes:
+        notes = cls()
+        with open(NOTES) as file:
+            said = json.load(file)
+        notes.version, notes.log = said["version"], [tuple(each) for each in said["log"]]
+        notes.files = {int(name): versions for name, versions in said["files"].items()}
+        return notes
+
+    def save(self) -> None:
+        with open(NOTES, "w") as file:
+            json.dump({"version": self.version, "files": self.files, "log": self.log}, file)
+
+    def next(self, file: int, number: int) -> bytes:
+        """What is about to be written there."""
+        self.version += 1
+        self.files[file][number] = self.version
+        self.log.append((self.version, file, number))
+        return contents(file, number, self.version)
+
+
+def path(file: int) -> str:
+    return f"{ROOT}/{file}"
+
+
+def put(notes: Notes, fd: int, file: int, first: int, count: int) -> None:
+    data = b"".join(notes.next(file, first + each) for each in range(count))
+    assert os.pwrite(fd, data, first * BLOCK) == len(data)
+
+
+def put_mapped(notes: Notes, fd: int, file: int, first: int, count: int) -> None:
+    with mmap.mmap(fd, 0) as mapped:
+        for number in range(first, first + count):
+            mapped[number * BLOCK : (number + 1) * BLOCK] = notes.next(file, number)
+
+
+def begin_writing(fd: int) -> None:
+    """Writeback begins, and nobody waits for it."""
+    checked(libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 2), "sync_file_range")
+
+
+def make(files: str, blocks: str, leave_mib: str | None = None) -> None:
+    notes = Notes()
+    os.mkdir(ROOT)
+    for file in range(int(files)):
+        notes.files[file] = [0] * int(blocks)
+        fd = os.open(path(file), os.O_RDWR | os.O_CREAT)
+        put(notes, fd, file, 0, int(blocks))
+        os.fsync(fd)
+        os.close(fd)
+    if leave_mib is not None:
+        fd = os.open("/mnt/reserved", os.O_RDWR | os.O_CREAT)
+        room = os.fstatvfs(fd)
+        os.posix_fallocate(fd, 0, room.f_bavail * room.f_frsize - int(leave_mib) * MIB)
+        os.close(fd)
+    os.sync()
+    notes.save()
+
+
+# --- Overwriting ----------------------------------------------------------------
+
+
+class Overwriter:
+    def __init__(self, notes: Notes, seed: int, marks: str | None) -> None:
+        self.notes = notes
+        self.chance = random.Random(seed)
+        self.alone = marks == "alone"
+        self.marks = None if self.alone else marks
+        self.own = [file for file in notes.files if file < PASSING]
+        self.fds = {file: os.open(path(file), os.O_RDWR) for file in self.own}
+        self.passing: list[int] = []
+        self.made = PASSING + 1000 * seed
+
+    def mark(self, text: str) -> None:
+        if self.marks is not None:
+            # One write is one marker.
+            with open(self.marks, "a") as file:
+                file.write(f"{text}\n")
+
+    def sync(self, file: int, how: Callable[[int], None]) -> None:
+        version = self.notes.version
+        how(self.fds[file])
+        self.mark(f"synced {file} {version}")
+
+    def turn(self) -> None:
+        file = self.chance.choice(self.own)
+        blocks = len(self.notes.files[file])
+        how = self.chance.choice((put, put_mapped))
+        for _ in range(self.chance.choice((1, 1, 6))):
+            count = self.chance.choice((1, 1, 1, 2, 7, 30))
+            how(self.notes, self.fds[file], file, self.chance.randrange(blocks - count + 1), count)
+        what = self.chance.randrange(10)
+        if what < 2:
+            self.sync(file, os.fsync)
+        elif what < 4:
+            self.sync(file, os.fdatasync)
+        elif what < 7:
+            self.commit_beside()
+        elif what < 9 and not self.alone:
+            self.pass_by()
+
+    def commit_beside(self) -> None:
+        """A commit that has no data to wait for but what others have just begun to write."""
+        synced = self.chance.choice(self.own)
+        os.fsync(self.fds[synced])
+        for file in self.own:
+            if file != synced:
+                put(self.notes, self.fds[file], file, self.chance.randrange(len(self.notes.files[file])), 1)
+        os.utime(self.fds[synced])
+        for file in self.own:
+            if file != synced:
+                begin_writing(self.fds[file])
+        self.sync(synced, os.fsync)
+
+    def pass_by(self) -> None:
+        """A file that takes blocks which are free, or should not be."""
+        self.made += 1
+        file, count = self.made, self.chance.choice((1, 8, 64))
+        self.notes.files[file] = [0] * count
+        fd = os.open(path(file), os.O_RDWR | os.O_CREAT)
+        put(self.notes, fd, file, 0, count)
+        self.fds[file] = fd
+        if self.chance.randrange(2):
+            self.sync(file, os.fsync)
+        else:
+            begin_writing(fd)
+        os.close(self.fds.pop(file))
+        self.passing.append(file)
+        if len(self.passing) > 6:
+            gone = self.passing.pop(0)
+            self.mark(f"gone {gone}")
+            os.unlink(path(gone))
+            del self.notes.files[gone]
+
+
+def overwrite(seed: str, turns: str, marks: str | None = None) -> None:
+    """Ends early if the disk fails; what counts then is what the notes say of the last sync."""
+    notes = Notes.read()
+    work = Overwriter(notes, int(seed), marks)
+    try:
+        for number in range(int(turns)):
+            work.turn()
+            if number % 20 == 19:
+                version = notes.version
+                os.sync()
+                for file in notes.files:
+                    work.mark(f"synced {file} {version}")
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EROFS):
+            raise
+        print(f"ended with {errno.errorcode[error.errno]}")
+    finally:
+        notes.save()
+
+
+def check() -> None:
+    """From the disk: what is clean is dropped from memory first, the mapping stays."""
+    notes = Notes.read()
+    wrong = []
+    for file, versions in sorted(notes.files.items()):
+        fd = os.open(path(file), os.O_RDONLY)
+        os.fdatasync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        if os.fstat(fd).st_size != len(versions) * BLOCK:
+            wrong.append(f"{file} has {os.fstat(fd).st_size} bytes")
+        for number, version in enumerate(versions):
+            got = os.pread(fd, BLOCK, number * BLOCK)
+            if got != contents(file, number, version):
+                wrong.append(f"file {file}, block {number}: {got[:32]!r} instead of version {version}")
+        os.close(fd)
+    if wrong:
+        sys.exit("\n".join([*wrong[:9], f"{len(wrong)} blocks are wrong"]))
+    print(f"compared {sum(map(len, notes.files.values()))} blocks")
+
+
+def extents(fd: int) -> list[tuple[int, int, int]]:
+    """First block, place and length of each extent."""
+    most = 4000
+    head = struct.pack("<QQIIII", 0, (1 << 64) - 1, 1, 0, most, 0)
+    got = bytearray(head + bytes(56 * most))
+    fcntl.ioctl(fd, 0xC020660B, got)
+    found = struct.unpack_from("<QQIIII", got)[3]
+    each = [struct.unpack_from("<QQQ", got, 32 + 56 * number) for number in range(found)]
+    return [(logical // BLOCK, place // BLOCK, size // BLOCK) for logical, place, size in each]
+
+
+def places(file: str) -> None:
+    fd = os.open(path(int(file)), os.O_RDONLY)
+    print(json.dumps(extents(fd)))
+
+
+# --- Others at the same time ------------------------------------------------------
+
+
+def together(*works: Callable[[], None]) -> None:
+    """What one of them raises ends the program."""
+    failed: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def beside(turns: str) -> None:
+    """Blocks of a file belong to one of three writers each, so the newest of each is known."""
+    notes = Notes.read()
+    lock = threading.Lock()
+    file = 0
+    blocks = len(notes.files[file])
+    fd = os.open(path(file), os.O_RDWR)
+
+    def told(number: int) -> bytes:
+        with lock:
+            return notes.next(file, number)
+
+    def direct() -> None:
+        chance = random.Random(1)
+        own, page = os.open(path(file), os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
+        for _ in range(int(turns)):
+            number = chance.randrange(blocks // 3) * 3
+            page[:] = told(number)
+            os.pwrite(own, page, number * BLOCK)
+            os.preadv(own, [page], number * BLOCK)
+            assert page[:] == contents(file, number, notes.files[file][number]), f"read block {number}: {page[:32]!r}"
+
+    def buffered() -> None:
+        chance = random.Random(2)
+        for _ in range(int(turns)):
+            number = chance.randrange(blocks // 3) * 3 + 1
+            os.pwrite(fd, told(number), number * BLOCK)
+            begin_writing(fd)
+            time.sleep(0.01)
+
+    def mapped() -> None:
+        chance = random.Random(3)
+        with mmap.mmap(fd, 0) as pages:
+            for _ in range(int(turns)):
+                number = chance.randrange(blocks // 3) * 3 + 2
+                pages[number * BLOCK : (number + 1) * BLOCK] = told(number)
+                pages.flush(number * BLOCK, BLOCK)
+
+    together(direct, buffered, mapped)
+    notes.save()
+
+
+def cuts(turns: str) -> None:
+    """File 0 is cut, and grows again, and gets holes; file 1 is overwritten; both are written back all the while."""
+    notes = Notes.read()
+    lock = threading.Lock()
+    done = threading.Event()
+    fds = [os.open(path(file), os.O_RDWR) for file in (0, 1)]
+
+    def cutting() -> None:
+        chance = random.Random(4)
+        versions = notes.files[0]
+        for _ in range(int(turns)):
+            with lock:
+                for _ in range(4):
+                    put(notes, fds[0], 0, chance.randrange(len(versions)), 1)
+            begin_writing(fds[0])
+            first = chance.randrange(len(versions) - 8)
+            if chance.randrange(2):
+                os.ftruncate(fds[0], first * BLOCK)
+            else:
+                checked(
+                    libc.fallocate(fds[0], 3, ctypes.c_int64(first * BLOCK), ctypes.c_int64(8 * BLOCK)), "fallocate"
+                )
+                os.ftruncate(fds[0], (first + 8) * BLOCK)
+            with lock:
+                put(notes, fds[0], 0, first, len(versions) - first)
+        done.set()
+
+    def overwriting() -> None:
+        chance = random.Random(5)
+        while not done.is_set():
+            with lock:
+                put(notes, fds[1], 1, chance.randrange(len(notes.files[1])), 1)
+            begin_writing(fds[1])
+            time.sleep(0.005)
+
+    def writing_back() -> None:
+        while not done.is_set():
+            os.fdatasync(fds[0])
+            os.sync()
+            time.sleep(0.003)
+
+    together(cutting, overwriting, writing_back)
+    notes.save()
+
+
+def late() -> None:
+    """The direct write began first and ends last, so it is what counts."""
+    notes = Notes.read()
+    fd = os.open(path(0), os.O_RDWR)
+    with mmap.mmap(fd, 0) as pages:
+        # In memory before, as a page is read under a lock that direct I/O takes, too.
+        assert pages[:BLOCK] == contents(0, 0, notes.files[0][0])
+        mapped, direct = notes.next(0, 0), notes.next(0, 0)
+
+        def slowly() -> None:
+            own, page = os.open(path(0), os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
+            page[:] = direct
+            os.pwrite(own, page, 0)
+
+        def meanwhile() -> None:
+            time.sleep(0.3)
+            pages[:BLOCK] = mapped
+            pages.flush(0, BLOCK)
+
+        together(slowly, meanwhile)
+    os.sync()
+    notes.save()
+
+
+# --- Limits -----------------------------------------------------------------------
+
+_SETQUOTA, _GETQUOTA = 0x80000800, 0x80000700
+_BLOCK_LIMITS = 1
+
+
+def _space(user: int) -> int:
+    got = ctypes.create_string_buffer(72)
+    checked(libc.quotactl(ctypes.c_int(_GETQUOTA - (1 << 32)), b"/dev/shd0", user, got), "quotactl")
+    return int(struct.unpack_from("<QQQ", got)[2])
+
+
+def quota() -> None:
+    """Overwriting takes no more room than there was, whatever the limit."""
+    user = 1000
+    notes = Notes.read()
+    for file in notes.files:
+        os.chown(path(file), user, user)
+    os.chmod(ROOT, 0o777)
+    os.sync()
+    used = _space(user)
+    wanted = struct.pack("<8QI4x", used // 1024, used // 1024, 0, 0, 0, 0, 0, 0, _BLOCK_LIMITS)
+    checked(libc.quotactl(ctypes.c_int(_SETQUOTA - (1 << 32)), b"/dev/shd0", user, wanted), "quotactl")
+    os.seteuid(user)
+    chance = random.Random(6)
+    for _ in range(200):
+        file = chance.choice([*notes.files])
+        fd = os.open(path(file), os.O_RDWR)
+        put(notes, fd, file, chance.randrange(len(notes.files[file])), 1)
+        os.fsync(fd)
+        os.close(fd)
+    # The limit holds all the same.
+    fd = os.open(f"{ROOT}/more", os.O_RDWR | os.O_CREAT)
+    try:
+        os.pwrite(fd, bytes(64 * BLOCK), 0)
+        sys.exit("the quota has no limit")
+    except OSError as error:
+        assert error.errno == errno.EDQUOT, error
+    os.close(fd)
+    os.seteuid(0)
+    os.unlink(f"{ROOT}/more")
+    os.sync()
+    notes.save()
+    print(f"used {used} before and {_space(user)} after")
+
+
+def swap() -> None:
+    """Somebody writes to a mapping of the file until swapon is over, which makes that an error."""
+    name, size = "/mnt/swap", 1024 * BLOCK
+    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    os.pwrite(fd, bytes(size), 0)
+    header = bytearray(BLOCK)
+    struct.pack_into("<3I", header, 1024, 1, size // BLOCK - 1, 0)
+    header[-10:] = b"SWAPSPACE2"
+    os.pwrite(fd, header, 0)
+    os.fsync(fd)
+    writer = os.fork()
+    if writer == 0:
+        with mmap.mmap(fd, 0) as pages:
+            while True:
+                for number in range(1, size // BLOCK, 7):
+                    pages[number * BLOCK] = 1
+    time.sleep(0.1)
+    os.fdatasync(fd)
+    before = extents(fd)
+    checked(libc.swapon(name.encode(), 0), "swapon")
+    known = extents(fd)
+    _, status = os.waitpid(writer, 0)
+    os.sync()
+    after = extents(fd)
+    checked(libc.swapoff(name.encode()), "swapoff")
+    assert os.WTERMSIG(status) == signal.SIGBUS, status
+    assert len(before) > 1, f"nothing moved before: {before}"
+    assert after == known, f"{known} became {after}"
+    print(f"{len(before)} extents before, {len(known)} as swap")
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, quota, swap)
+}
+
+if __name__ == "__main__":
+    VERBS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""data_relocate: overwritten blocks get a new place, and no byte of them is lost (docs/design/data-in-order.md).
+
+Each test moves blocks, by the kernel's own count, and compares every block of every file with notes that are kept on
+the host's side. The cuts come from one record of a disk that loses what is in its buffer and writes in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness import Bench, Booted
+from kernel import stress
+from kernel.test_regression_faults import rule
+from kernel.test_regressions import plan
+from shingle import process
+from shingle.build.tools import FSX
+from shingle.catalogue import fs
+from shingle.catalogue.drive import FormattedDrive
+from shingle.machine import job
+from shingle.machine.console import Trouble
+
+pytestmark = pytest.mark.machine
+
+PROGRAM = Path(__file__).with_name("data_work.py")
+RELOCATE = "data_relocate"
+BOTH = f"journal_lazy,{RELOCATE}"
+SMR = fs.ext4("ext4-smr-64m", "all data in one stream, on a 64 MiB journal", 64, BOTH)
+CAPACITY_BYTES = 1 << 30
+SEED = 23
+MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
+FILES, BLOCKS = 6, 256
+
+
+@pytest.fixture
+def next_bench(folder: Path) -> Bench:
+    """The kernel with the patches that come next, KASAN, lockdep and PREEMPT."""
+    return Bench(folder, "next:sanitize")
+
+
+def work(verb: str, *arguments: object) -> job.Step:
+    argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{PROGRAM.name}", verb, *map(str, arguments)]
+    return job.run(argv, stdout=f"{verb}.txt")
+
+
+def moved(name: str = "moved") -> job.Step:
+    return job.read(MOVED) | {"phase": name}
+
+
+def formatted_for(bench: Bench) -> FormattedDrive:
+    return bench.formatted(SMR, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+
+
+def boot(bench: Bench, steps: Sequence[job.Step], drive: Path, notes: Path | None = None, **more: object) -> Booted:
+    """The notes go along from one machine to the next."""
+    files = (PROGRAM, FSX.program(), *([] if notes is None else [notes]))
+    booted = bench.boot(
+        steps, drive=drive, seed=SEED, files=files, memory_mib=512, host_limit_s=900, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+    if "expected" not in more:
+        stress.assert_no_complaint(booted)
+    return booted
+
+
+def assert_kept(bench: Bench, booted: Booted, **more: object) -> None:
+    """The kernel that is shipped reads the same, and stock e2fsck is content."""
+    shipped = Bench(bench.folder, "main")
+    shipped._numbers = bench._numbers
+    steps = [job.mount("ext4"), work("check"), job.umount()]
+    boot(shipped, steps, booted.saved_drive, booted.out / "notes.json", **more)
+    bench.assert_clean(booted.saved_drive, recover=True)
+
+
+# --- One mount and the next ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [BOTH, pytest.param(RELOCATE, marks=pytest.mark.long)])
+def test_overwritten_blocks_move_and_stay_whole(next_bench: Bench, options: str) -> None:
+    moves(next_bench, options)
+
+
+def moves(bench: Bench, options: str = BOTH) -> None:
+    formatted = formatted_for(bench)
+    steps = [
+        *bench.mounted(
+            formatted, work("make", FILES, BLOCKS), moved("before"), work("overwrite", 1, 60), work("check"),
+            moved(), options=options,
+        ),
+        *bench.mounted(formatted, work("check"), work("overwrite", 2, 30), work("check"), options=options),
+    ]  # fmt: skip
+    booted = boot(bench, steps, formatted.file, save=True)
+    counted = stress.statistics(booted)
+    assert counted["before"] == 0 < counted["moved"], counted
+    assert_kept(bench, booted)
+
+
+def test_a_remount_says_whether_blocks_move(next_bench: Bench) -> None:
+    formatted = formatted_for(next_bench)
+
+    def again(options: str) -> job.Step:
+        return job.run(["/bin/mount", "-o", f"remount,{options}", "/mnt"])
+
+    overwritten = [work("overwrite", 3, 20), job.sync(), work("check")]
+    steps = next_bench.mounted(
+        formatted, work("make", FILES, BLOCKS), *overwritten, moved("without"), again(RELOCATE), *overwritten,
+        moved("with"), again(f"no{RELOCATE}"), *overwritten, moved("without again"), options="journal_lazy",
+    )  # fmt: skip
+    booted = boot(next_bench, steps, formatted.file, save=True)
+    counted = stress.statistics(booted)
+    assert counted["without"] == 0 < counted["with"] == counted["without again"], counted
+    assert_kept(next_bench, booted)
+
+
+# --- Beside others -------------------------------------------------------------------
+
+ALONE = {
+    "direct I/O": ("beside", 100),
+    "truncate and punch hole": ("cuts", 60),
+}
+
+
+@pytest.mark.parametrize("other", list(ALONE))
+def test_blocks_move_beside(next_bench: Bench, other: str) -> None:
+    formatted = formatted_for(next_bench)
+    steps = next_bench.mounted(
+        formatted, work("make", FILES, BLOCKS), work(*ALONE[other]), work("check"), moved(), options=BOTH
+    )
+    booted = boot(next_bench, steps, formatted.file, save=True)
+    assert stress.statistics(booted)["moved"] > 20
+    assert_kept(next_bench, booted)
+
+
+@pytest.mark.parametrize("operations", [600, pytest.param(20_000, marks=pytest.mark.long)])
+def test_blocks_move_below_fsx(next_bench: Bench, operations: int) -> None:
+    """Mapped and buffered writes, truncation, holes, collapsed and inserted ranges, with writeback all the while."""
+    formatted = formatted_for(next_bench)
+    steps = next_bench.mounted(
+        formatted, job.background([job.sync(), job.sleep(0.01)]), stress.fsx(operations, seed=SEED),
+        job.stop_background(), moved(), options=BOTH,
+    )  # fmt: skip
+    booted = boot(next_bench, steps, formatted.file, save=True)
+    assert stress.statistics(booted)["moved"] > operations // 20
+    next_bench.assert_clean(booted.saved_drive, recover=True)
+
+
+def test_a_swap_file_stays_where_it_is(next_bench: Bench) -> None:
+    swap_stays(next_bench)
+
+
+def swap_stays(bench: Bench) -> None:
+    formatted = formatted_for(bench)
+    steps = bench.mounted(formatted, work("swap"), moved(), options=BOTH)
+    booted = boot(bench, steps, formatted.file, save=True)
+    assert stress.statistics(booted)["moved"] > 3
+    bench.assert_clean(booted.saved_drive, recover=True)
+
+
+# --- No room ---------------------------------------------------------------------------
+
+
+def test_a_full_disk_can_be_overwritten(next_bench: Bench) -> None:
+    """Blocks move until the disk is full; then they stay, and no write fails."""
+    formatted = formatted_for(next_bench)
+    full = job.run(["/bin/sh", "-c", "dd if=/dev/zero of=/mnt/full bs=1M; sync"], may_fail=True)
+    steps = next_bench.mounted(
+        formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 20), job.sync(), moved("room"), full,
+        moved("full"), work("overwrite", 2, 40, "alone"), job.sync(), moved("later"), work("check"), options=BOTH,
+    )  # fmt: skip
+    booted = boot(next_bench, steps, formatted.file, save=True)
+    counted = stress.statistics(booted)
+    assert 0 < counted["room"] <= counted["full"] == counted["later"], counted
+    assert_kept(next_bench, booted)
+
+
+def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(next_bench: Bench) -> None:
+    made = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "quota", "-J", "size=16", job.DEVICE]
+    steps = [
+        job.run(made), job.mount("ext4", f"usrquota,{RELOCATE}"), work("make", FILES, BLOCKS),
+        work("overwrite", 1, 10), moved(), work("quota"), work("check"), job.umount(),
+    ]  # fmt: skip
+    booted = boot(next_bench, steps, next_bench.empty(capacity_bytes=CAPACITY_BYTES), save=True)
+    assert stress.statistics(booted)["moved"] > 0
+    used = re.search(r"used (\d+) before and (\d+) after", booted.text("quota.txt"))
+    assert used is not None and used[1] == used[2], booted.text("quota.txt")
+    assert_kept(next_bench, booted)
+
+
+# --- What may be on the disk after a failure ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """Everything that was written to any block, in order, by version."""
+
+    blocks: int
+    log: Mapping[tuple[int, int], list[int]]
+
+    @classmethod
+    def of(cls, notes: Path) -> Written:
+        said = json.loads(notes.read_text())
+        log: dict[tuple[int, int], list[int]] = {}
+        for version, file, number in said["log"]:
+            log.setdefault((file, number), []).append(version)
+        return cls(BLOCKS, log)
+
+    def wrong(self, tree: Path, marks: Sequence[str]) -> list[str]:
+        """What is not as the marks promise: of a synced file a block is as new as at the last sync, or newer."""
+        synced: dict[int, int] = {}
+        gone = set()
+        for mark in marks:
+            match mark.split():
+                case ["gone", file]:
+                    gone.add(int(file))
+                case ["synced", file, version]:
+                    synced[int(file)] = int(version)
+        found = []
+        for file in sorted({file for file, _ in self.log} - gone):
+            path = tree / str(file)
+            least = synced.get(file)
+            if path.exists():
+                found += self._differs(file, path.read_bytes(), least)
+            elif least is not None:
+                found.append(f"file {file} was synced and is gone")
+        return found
+
+    def _differs(self, file: int, data: bytes, least: int | None) -> list[str]:
+        found = []
+        count = sum(own == file for own, _ in self.log)
+        if least is not None and len(data) != count * 4096:
+            found.append(f"file {file} has {len(data)} bytes instead of {count} blocks")
+        for number in range(len(data) // 4096):
+            block = data[number * 4096 : (number + 1) * 4096]
+            versions = self.log[file, number]
+            magic, own, there, version = struct.unpack_from("<8sQQQ", block)
+            if least is None and block == bytes(4096):
+                # Nobody synced it: a block may not have got its data yet.
+                continue
+            if block != block[:32] * 128 or (magic, own, there) != (b"in order", file, number):
+                found.append(f"file {file}, block {number} holds {block[:32]!r}")
+            elif version not in versions:
+                found.append(f"file {file}, block {number} has version {version}, which was not written there")
+            elif least is not None and version < max((each for each in versions if each <= least), default=0):
+                found.append(f"file {file}, block {number} has version {version}, and newer was synced by {least}")
+        return found
+
+
+def dumped(image: Path, folder: Path) -> Path:
+    """The files of an image whose journal was replayed."""
+    target = folder / "dumped"
+    subprocess.run(["rm", "-rf", target], check=True)
+    target.mkdir()
+    command = ["/sbin/debugfs", "-R", f"rdump /data {target}", image]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return target / "data"
+
+
+MARKS = "/sys/block/shd0/shingle/mark"
+
+
+def refused(bench: Bench) -> None:
+    """The drive refuses a write of data: what was synced before is there, as it was or newer."""
+    formatted = formatted_for(bench)
+    made = boot(bench, bench.mounted(formatted, work("make", FILES, BLOCKS), options=BOTH), formatted.file, save=True)
+    ((first, sectors),) = formatted.layout.journal
+    # All else is data: journal_lazy keeps metadata in the log.
+    parts = ((64, first // 8 - 64), ((first + sectors) // 8, (CAPACITY_BYTES >> 12) - (first + sectors) // 8))
+    moves_found = 0
+    for after in (5, 40):
+        broken = plan(bench, "".join(rule("failed_write", *part, after=after, times=1) for part in parts))
+        steps = [
+            job.mount("ext4", f"{BOTH},errors=continue"), work("overwrite", 1, 400, f"{job.OUT}/marks.txt"), moved(),
+            job.run(["/bin/umount", "/mnt"], may_fail=True), job.save(),
+        ]  # fmt: skip
+        notes = made.out / "notes.json"
+        booted = boot(bench, steps, made.saved_drive, notes, save=True, faults=broken, expected=tuple(Trouble))
+        assert "I/O error, dev shd0" in booted.outcome.console
+        moves_found += stress.statistics(booted)["moved"]
+        marks = booted.text("marks.txt").splitlines()
+        tree = dumped(bench.recovered(booted.saved_drive), bench.folder)
+        wrong = Written.of(booted.out / "notes.json").wrong(tree, marks)
+        assert not wrong, f"after {after} writes, SEED={SEED}:\n" + "\n".join(wrong[:9])
+    assert moves_found > 0
+
+
+def test_a_write_that_fails_loses_nothing_that_was_synced(next_bench: Bench) -> None:
+    refused(next_bench)
+
+
+# --- Power cuts ---------------------------------------------------------------------------
+
+_DISK_MIB = 32
+CUT_OPTIONS = f"{RELOCATE},data_stretch_kb=128"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a machine wrote to a disk of the crash explorer."""
+
+    bench: Bench
+    disk: Path
+    file: Path
+    kind: tuple[str, ...]
+    marks: list[tuple[int, str]]
+    written: Written
+    moved: int
+
+    def tool(self, *arguments: str | Path) -> str:
+        return process.run([self.bench.built.crates.crash, *arguments], what="shingle-crash", limit_s=600)
+
+    def looked(self, seed: int) -> tuple[str, list[str]]:
+        """One cut, and what is wrong with what it leaves."""
+        image = self.bench.folder / "cut.img"
+        early = next(at for at, text in self.marks if text == "begun")
+        cut = self.tool(
+            "cut", self.disk, self.file, f"random:{seed}", "--after", str(early), *self.kind, "--raw", "-o", image
+        ).strip()
+        done = subprocess.run(
+            ["/sbin/e2fsck", "-E", "journal_only", "-fy", image], capture_output=True, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+        wrong = [] if done.returncode in (0, 1) else [done.stdout]
+        held = [text for at, text in self.marks if at < int(re.match(r"\d+", cut)[0])]  # type: ignore[index]
+        wrong += self.written.wrong(dumped(image, self.bench.folder), held)
+        # Replayed and not yet mounted: whoever deletes orphans is the next mount, or this.
+        subprocess.run(["/sbin/e2fsck", "-fp", image], capture_output=True, timeout=300, check=False)
+        clean = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, timeout=300, check=False)
+        if clean.returncode:
+            wrong.append(f"e2fsck: {clean.stdout}")
+        image.unlink()
+        return cut, wrong
+
+
+def recorded(bench: Bench, seed: int, options: str, turns: int = 140) -> Record:
+    """A nearly full disk on which blocks that are given up soon get another owner."""
+    image, disk, record = (bench.folder / name for name in ("base.img", "base.disk", "record"))
+    with image.open("wb") as file:
+        file.truncate(_DISK_MIB << 20)
+    process.run(
+        ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-N", "512", "-b", "4096", "-J", "size=5", "-E",
+         f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={fs.HASH_SEED}", image],
+        what="mke2fs", limit_s=60, env=os.environ | {"E2FSPROGS_FAKE_TIME": "1767225600"},
+    )  # fmt: skip
+    kind = ("--delay-us", str((12000, 3000)[seed % 2]), *(["--no-fua"] if seed % 2 else []))
+    crash = bench.built.crates.crash
+    process.run([crash, "disk", image, *kind, "-o", disk], what="shingle-crash", limit_s=60)
+    steps = [
+        job.mount("ext4", f"noatime,{options}"), work("make", FILES, BLOCKS, 4), job.mark("begun"),
+        work("overwrite", seed, turns, MARKS), moved(),
+    ]  # fmt: skip
+    arguments = ("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048")
+    booted = bench.boot(
+        steps, drive=disk, seed=seed, memory_mib=256, files=(PROGRAM,), kernel_arguments=arguments, trace=True,
+        host_limit_s=600,
+    )  # fmt: skip
+    stress.assert_no_complaint(booted)
+    booted.trace_file.rename(record)
+    said = process.run([crash, "marks", record], what="shingle-crash", limit_s=60)
+    marks = [(int(at), str(text).strip()) for at, text in map(json.loads, said.splitlines())]
+    counted = stress.statistics(booted)["moved"]
+    return Record(bench, disk, record, kind, marks, Written.of(booted.out / "notes.json"), counted)
+
+
+def cut_everywhere(bench: Bench, seed: int, options: str, states: int) -> Counter[str]:
+    record = recorded(bench, seed, options)
+    assert record.moved > 200, record.moved
+    fates: Counter[str] = Counter()
+    for number in range(states):
+        cut, wrong = record.looked(number)
+        fates[re.sub(r"\d", "", cut)] += 1
+        assert not wrong, f"SEED={seed}, options {options}, cut {cut}:\n" + "\n".join(wrong[:9])
+    return fates
+
+
+@pytest.mark.parametrize(
+    ("seed", "options", "states"),
+    [
+        (1, f"journal_lazy,{CUT_OPTIONS}", 30),
+        (2, CUT_OPTIONS, 30),
+        *(pytest.param(seed, options, 400, marks=pytest.mark.long)
+          for seed in range(3, 9) for options in (f"journal_lazy,{CUT_OPTIONS}", CUT_OPTIONS)),
+    ],
+)  # fmt: skip
+def test_after_a_power_cut_no_block_is_older_than_its_sync(
+    next_bench: Bench, seed: int, options: str, states: int
+) -> None:
+    fates = cut_everywhere(next_bench, seed, options, states)
+    print(f"{dict(fates)}")
+    assert len(fates) > 1
+
+
+def test_the_judge_of_cuts_is_not_content_with_everything(tmp_path: Path) -> None:
+    """An old version, a block of another file, and zeros are each found."""
+    written = Written(1, {(0, 0): [1, 5, 9]})
+
+    def judged(data: bytes, *marks: str) -> list[str]:
+        (tmp_path / "0").write_bytes(data)
+        return written.wrong(tmp_path, marks)
+
+    def block(file: int, version: int) -> bytes:
+        return struct.pack("<8sQQQ", b"in order", file, 0, version) * 128
+
+    assert judged(block(0, 5), "synced 0 6") == judged(block(0, 9), "synced 0 6") == []
+    assert "newer was synced" in judged(block(0, 1), "synced 0 6")[0]
+    assert "holds" in judged(block(3, 5), "synced 0 6")[0]
+    assert "holds" in judged(bytes(4096), "synced 0 6")[0]
+    assert "not written there" in judged(block(0, 4), "synced 0 2")[0]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Negative controls of data_relocate: with a guard taken out, a test of test_data_in_order.py fails.
+
+The patches are in tests/mutants/next, on top of kernel/next; all are one kernel. The quickest are in `./shingle test`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from harness import Bench
+from kernel import stress, test_data_in_order
+from kernel.test_data_in_order import BLOCKS, BOTH, FILES, boot, formatted_for, moved, work
+from shingle.build import build
+from shingle.failure import Failure
+from shingle.paths import ROOT
+
+pytestmark = pytest.mark.machine
+
+HOLDS = r"holds|blocks are wrong"
+
+
+def late_direct(bench: Bench) -> None:
+    """A direct write that takes a second, while the same block is written through a mapping."""
+    formatted = formatted_for(bench)
+    steps = bench.mounted(
+        formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(), work("late"), work("check"),
+        options=BOTH,
+    )  # fmt: skip
+    booted = boot(bench, steps, formatted.file, kernel_arguments=("jbd2.provoke=slow-direct",))
+    assert stress.statistics(booted)["moved"] > 0
+
+
+def cut(bench: Bench, seed: int, states: int) -> None:
+    test_data_in_order.cut_everywhere(bench, seed, test_data_in_order.CUT_OPTIONS, states)
+
+
+@dataclass(frozen=True)
+class Guard:
+    mutant: str
+    load: Callable[[Bench], None]
+    # What the failure says.
+    sign: str
+    quick: bool = False
+    # The configuration of the kernel: only this one has swap files.
+    base: str = "main"
+
+
+GUARDS = (
+    Guard("relocate-no-wait", partial(cut, seed=2, states=60), HOLDS),
+    Guard("relocate-free-at-once", partial(cut, seed=2, states=60), HOLDS),
+    Guard("relocate-error-committed", test_data_in_order.refused, HOLDS),
+    Guard("relocate-beside-direct", late_direct, HOLDS, quick=True),
+    Guard("relocate-fsync-forgets", partial(cut, seed=2, states=60), "newer was synced"),
+    Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
+    Guard("relocate-stale-cache", test_data_in_order.moves, HOLDS, quick=True),
+    Guard("relocate-swap-files", test_data_in_order.swap_stays, "became", base="sanitize"),
+)
+
+
+def mutant_bench(folder: Path, name: str, base: str) -> Bench:
+    below = folder / name
+    below.mkdir()
+    return Bench(below, f"{build.MUTANT_NEXT}:{name}:{base}")
+
+
+@pytest.mark.parametrize(
+    "guard", [pytest.param(each, id=each.mutant, marks=() if each.quick else pytest.mark.long) for each in GUARDS]
+)
+def test_a_guard_that_is_gone_is_missed(folder: Path, guard: Guard) -> None:
+    guard.load(mutant_bench(folder, build.CONTROL, guard.base))
+    with pytest.raises((Failure, AssertionError)) as failure:
+        guard.load(mutant_bench(folder, guard.mutant, guard.base))
+    said = "\n".join((str(failure.value), *map(str, getattr(failure.value, "detail", ()))))
+    print(f"{guard.mutant}: {said[:2000]}")
+    assert re.search(guard.sign, said, re.DOTALL), said
+
+
+def test_each_mutant_has_a_guard_and_a_line_in_the_design() -> None:
+    patches = set(build.mutants(build.MUTANT_NEXT)) - {build.CONTROL}
+    assert {guard.mutant for guard in GUARDS} == patches
+    listed = (ROOT / "docs/design/data-in-order.md").read_text()
+    assert [name for name in sorted(patches) if f"`{name}`" not in listed] == []
