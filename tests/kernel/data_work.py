@@ -10,7 +10,6 @@ data_work.py places FILE                     prints where the blocks of a file a
 data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
 data_work.py cuts TURNS                      overwrites, and truncates and punches holes beside
 data_work.py quota                           overwrites of somebody who is at the limit of the quota
-data_work.py swap                            swapon of a file that somebody writes to
 data_work.py late                            a direct write that takes long, and the same block overwritten meanwhile
 
 A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
@@ -25,7 +24,6 @@ import json
 import mmap
 import os
 import random
-import signal
 import struct
 import sys
 import threading
@@ -429,39 +427,8 @@ def quota() -> None:
     print(f"used {used} before and {_space(user)} after")
 
 
-def swap() -> None:
-    """Somebody writes to a mapping of the file until swapon is over, which makes that an error."""
-    name, size = "/mnt/swap", 1024 * BLOCK
-    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
-    os.pwrite(fd, bytes(size), 0)
-    header = bytearray(BLOCK)
-    struct.pack_into("<3I", header, 1024, 1, size // BLOCK - 1, 0)
-    header[-10:] = b"SWAPSPACE2"
-    os.pwrite(fd, header, 0)
-    os.fsync(fd)
-    writer = os.fork()
-    if writer == 0:
-        with mmap.mmap(fd, 0) as pages:
-            while True:
-                for number in range(1, size // BLOCK, 7):
-                    pages[number * BLOCK] = 1
-    time.sleep(0.1)
-    os.fdatasync(fd)
-    before = extents(fd)
-    checked(libc.swapon(name.encode(), 0), "swapon")
-    known = extents(fd)
-    _, status = os.waitpid(writer, 0)
-    os.sync()
-    after = extents(fd)
-    checked(libc.swapoff(name.encode()), "swapoff")
-    assert os.WTERMSIG(status) == signal.SIGBUS, status
-    assert len(before) > 1, f"nothing moved before: {before}"
-    assert after == known, f"{known} became {after}"
-    print(f"{len(before)} extents before, {len(known)} as swap")
-
-
 VERBS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, quota, swap)
+    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, quota)
 }
 
 if __name__ == "__main__":

@@ -153,18 +153,6 @@ def test_blocks_move_below_fsx(next_bench: Bench, operations: int) -> None:
     next_bench.assert_clean(booted.saved_drive, recover=True)
 
 
-def test_a_swap_file_stays_where_it_is(next_bench: Bench) -> None:
-    swap_stays(next_bench)
-
-
-def swap_stays(bench: Bench) -> None:
-    formatted = formatted_for(bench)
-    steps = bench.mounted(formatted, work("swap"), moved(), options=BOTH)
-    booted = boot(bench, steps, formatted.file, save=True)
-    assert stress.statistics(booted)["moved"] > 3
-    bench.assert_clean(booted.saved_drive, recover=True)
-
-
 # --- No room ---------------------------------------------------------------------------
 
 

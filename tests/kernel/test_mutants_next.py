@@ -48,8 +48,6 @@ class Guard:
     # What the failure says.
     sign: str
     quick: bool = False
-    # The configuration of the kernel: only this one has swap files.
-    base: str = "main"
 
 
 GUARDS = (
@@ -60,23 +58,22 @@ GUARDS = (
     Guard("relocate-fsync-forgets", partial(cut, seed=2, states=60), "newer was synced"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
     Guard("relocate-stale-cache", test_data_in_order.moves, HOLDS, quick=True),
-    Guard("relocate-swap-files", test_data_in_order.swap_stays, "became", base="sanitize"),
 )
 
 
-def mutant_bench(folder: Path, name: str, base: str) -> Bench:
+def mutant_bench(folder: Path, name: str) -> Bench:
     below = folder / name
     below.mkdir()
-    return Bench(below, f"{build.MUTANT_NEXT}:{name}:{base}")
+    return Bench(below, f"{build.MUTANT_NEXT}:{name}")
 
 
 @pytest.mark.parametrize(
     "guard", [pytest.param(each, id=each.mutant, marks=() if each.quick else pytest.mark.long) for each in GUARDS]
 )
 def test_a_guard_that_is_gone_is_missed(folder: Path, guard: Guard) -> None:
-    guard.load(mutant_bench(folder, build.CONTROL, guard.base))
+    guard.load(mutant_bench(folder, build.CONTROL))
     with pytest.raises((Failure, AssertionError)) as failure:
-        guard.load(mutant_bench(folder, guard.mutant, guard.base))
+        guard.load(mutant_bench(folder, guard.mutant))
     said = "\n".join((str(failure.value), *map(str, getattr(failure.value, "detail", ()))))
     print(f"{guard.mutant}: {said[:2000]}")
     assert re.search(guard.sign, said, re.DOTALL), said
