@@ -41,8 +41,14 @@ def set_up(cell_: run.Run, setting: str, gib: int, scale: float) -> run.Run:
 def runs(scale: float, seed: int) -> list[run.Run]:
     profile = drive.changed(drive.find(DRIVE), "translation.cache", CACHE_GIB * scale)
     profile = drive.changed(profile, "translation.cache_entries", round(CACHE_ENTRIES * scale))
-    cells = run.cells(profile, FILE_SYSTEMS, workload.plan((NAME,), scale=scale, seed=seed))
-    return [set_up(each, setting, gib, scale) for gib in MEMORY_GIB for setting in SETTINGS for each in cells]
+    plan = workload.plan((NAME,), scale=scale, seed=seed)
+    return [
+        set_up(each, setting, gib, scale)
+        for pair in (FILE_SYSTEMS[:2], FILE_SYSTEMS[2:])
+        for gib in MEMORY_GIB
+        for setting in SETTINGS
+        for each in run.cells(profile, pair, plan)
+    ]
 
 
 def found(records: Sequence[Record], file_system: str, setting: str, gib: int) -> Record:
