@@ -49,7 +49,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 SETTINGS = {
     "as made": ("", DRIVE),
     "spread": ("-spread", DRIVE),
-    "drive reads 4 KiB ahead": ("", drive.changed_name(DRIVE, AHEAD, LEAST_KIB)),
+    "drive reads little ahead": ("", drive.changed_name(DRIVE, AHEAD, LEAST_KIB)),
 }
 
 
