@@ -54,27 +54,23 @@ def found(records: Sequence[Record], file_system: str, setting: str, gib: int) -
     return cell(records, named(file_system, setting, gib), NAME)
 
 
-def gains(records: Sequence[Record], other: str, *, cleaned: bool) -> list[float]:
-    """How many times as fast journal_lazy is, under each setting; `cleaned`: with the cleaning afterwards."""
+def gain(records: Sequence[Record], other: str, setting: str, gib: int, cleaned: bool) -> float:
+    """How many times as fast journal_lazy is on one host; `cleaned`: with the cleaning afterwards."""
+    both = [found(records, each, setting, gib) for each in (other, LAZY)]
+    took = [busy_s(each) if cleaned else float(each["virtual_s"]) for each in both]
+    return took[0] / took[1]
 
-    def took(file_system: str, setting: str, gib: int) -> float:
-        record = found(records, file_system, setting, gib)
-        return busy_s(record) if cleaned else float(record["virtual_s"])
 
-    return [took(other, each, gib) / took(LAZY, each, gib) for gib in MEMORY_GIB for each in SETTINGS]
+def gains(records: Sequence[Record], other: str, cleaned: bool) -> list[float]:
+    return [gain(records, other, each, gib, cleaned) for gib in MEMORY_GIB for each in SETTINGS]
 
 
 def least(records: Sequence[Record], other: str, cleaned: bool) -> float:
-    return min(gains(records, other, cleaned=cleaned))
+    return min(gains(records, other, cleaned))
 
 
 def most(records: Sequence[Record], other: str, cleaned: bool) -> float:
-    return max(gains(records, other, cleaned=cleaned))
-
-
-def gain(records: Sequence[Record], other: str, setting: str, gib: int) -> float:
-    times = [float(found(records, each, setting, gib)["virtual_s"]) for each in (other, LAZY)]
-    return times[0] / times[1]
+    return max(gains(records, other, cleaned))
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
