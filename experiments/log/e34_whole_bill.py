@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a load costs the drive in all: the phase, the cleaning after it, the unmount, and the cleaning after that.
 
-At the paper's size no load fills a log of 10 GiB, and what is in the log costs nothing yet. Here logs are so small that
-each load writes its log more than three times, and at the unmount everything in the log is sent home
-(`journal_lazy_drain`). A small log is harder for journal_lazy than a large one, because more of it is live. So two loads
-run on a log of 1 GiB, too, which they do not fill, and which is drained as well. What a log of 10 GiB costs in the
-long run lies between the two.
+At the paper's size no load fills a log of 10 GiB, and what is in the log costs nothing yet. Here logs are so small
+that each load writes its log more than three times, and at the unmount everything in the log is sent home
+(`journal_lazy_drain`). A small log is harder for journal_lazy than a large one, because more of it is live. So two
+loads run on a log of 1 GiB, too, which they do not fill, and which is drained as well.
 """
 
 from collections.abc import Sequence
