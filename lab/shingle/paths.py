@@ -97,8 +97,13 @@ def used(entry: Path) -> None:
 
 def prune(folder: Path, *, keep: int) -> None:
     """Removes the entries of a cache folder that were not used for longest, but for `keep` of them."""
-    entries = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    for entry in entries[:-keep]:
+    found = []
+    for path in folder.iterdir():
+        # Another process may remove the same ones meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_dir():
+                found.append((path.stat().st_mtime, path))
+    for _, entry in sorted(found)[:-keep]:
         shutil.rmtree(entry, ignore_errors=True)
 
 

@@ -76,6 +76,25 @@ def test_what_was_used_last_stays_in_the_cache(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "4"]
 
 
+def test_entries_that_another_process_removes_meanwhile_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone", "old", "new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "old", (0, 0))
+    is_dir = Path.is_dir
+
+    def removed_after_a_look(path: Path) -> bool:
+        there = is_dir(path)
+        if path.name == "gone" and there:
+            path.rmdir()
+        return there
+
+    monkeypatch.setattr(Path, "is_dir", removed_after_a_look)
+    paths.prune(tmp_path, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_variants_are_known_by_name() -> None:
     assert [path.stem for path in build.fragments("main")] == [
         "10-machine", "20-ext4", "30-other-file-systems", "92-statistics",

@@ -79,7 +79,11 @@ def test_a_field_that_no_record_fills_is_a_failure_that_names_the_text(template:
 
 @pytest.mark.parametrize(
     ("page", "template", "typed"),
-    [("README.md", "front_page.md.j2", ["line 8: 8"]), ("docs/guide/owners-guide.md", "owners_guide.md.j2", [])],
+    [
+        ("README.md", "front_page.md.j2", ["line 8: 8"]),
+        ("docs/guide/owners-guide.md", "owners_guide.md.j2", []),
+        ("docs/results/shown.md", "shown.md.j2", []),
+    ],
 )
 def test_a_table_in_a_page_has_no_typed_number_but_its_captions(page: str, template: str, typed: list[str]) -> None:
     assert finding.typed_numbers((TABLES / template).read_text()) == typed

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shingle.catalogue import fs
+from shingle.catalogue import drive, fs, workload
 from shingle.evidence import table
 from shingle.failure import Failure
 from shingle.machine.machine import StepResult
-from shingle.runs import record
+from shingle.runs import record, run
 
 COMMON: dict[str, Any] = {
     "experiment": None,
@@ -94,6 +94,14 @@ def test_a_phase_lasts_until_its_sync_and_owns_what_comes_of_it() -> None:
 def test_records_follow_the_schema() -> None:
     for each in records():
         record.check(each)
+
+
+@pytest.mark.parametrize("name", list(fs.FILE_SYSTEMS))
+def test_what_each_file_system_adds_to_a_record_follows_the_schema(name: str) -> None:
+    cell = run.Run(drive.find("st8000as0002"), fs.find(name), workload.plan(("MakeDirs",), scale=0.01, seed=1))
+    identity = cell.identity()
+    configuration = records()[0]["configuration"] | identity["configuration"]
+    record.check(records()[0] | identity | {"configuration": configuration})
 
 
 def test_a_class_that_a_file_system_does_not_have_is_null() -> None:

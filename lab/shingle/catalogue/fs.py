@@ -237,6 +237,14 @@ _ALL = (
         ext4("ext4-smr", "ext4-lazy with all data in one stream (kernel/next)", 10240, "journal_lazy,data_relocate"),
         kernel=build.NEXT,
     ),
+    replace(
+        ext4("ext4-10g-readahead", "ext4-10g with the read-ahead of journal_lazy, at home (machine/ablations)", 10240),
+        kernel=f"{build.CHANGED}:home-readahead",
+    ),
+    replace(
+        ext4("ext4-lazy-plain", "ext4-lazy without its read-ahead (machine/ablations)", 10240, "journal_lazy"),
+        kernel=f"{build.CHANGED}:no-log-readahead",
+    ),
     FileSystem(
         name="nilfs2",
         kernel_name="nilfs2",

@@ -338,13 +338,14 @@ def _file(chosen: Experiment) -> str:
 
 
 # Pages with a table that is filled in from records; the rest of them is written by hand.
-_TABLES = {ROOT / "README.md": "front_page.md.j2", ROOT / "docs/guide/owners-guide.md": "owners_guide.md.j2"}
+_HEADLINES = {ROOT / "README.md": "front_page.md.j2", ROOT / "docs/guide/owners-guide.md": "owners_guide.md.j2"}
+_TABLES = _HEADLINES | {RESULTS / "shown.md": "shown.md.j2"}
 _BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
 
 def headlines() -> list[Experiment]:
     """The experiments whose numbers README and the owner's guide show."""
-    text = "".join(Path(__file__).with_name(each).read_text() for each in _TABLES.values())
+    text = "".join(Path(__file__).with_name(each).read_text() for each in _HEADLINES.values())
     return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", text)))]
 
 
