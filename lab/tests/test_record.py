@@ -104,6 +104,17 @@ def test_what_each_file_system_adds_to_a_record_follows_the_schema(name: str) ->
     record.check(records()[0] | identity | {"configuration": configuration})
 
 
+def test_what_cleaning_rewrote_is_told_for_each_byte_of_the_host() -> None:
+    column = next(each for each in table.COLUMNS if each.heading.startswith("rewritten"))
+    made = records()[0]
+    # A record of before it was counted.
+    assert column.text(made) == table.NOT_AVAILABLE
+    written = made["total_written_bytes"]
+    for factor, text in ((0, "0.00"), (2.5, "2.50"), (1234, "1,234")):
+        counted = made["counters"] | {"rewritten_bytes": int(factor * written)}
+        assert column.text(made | {"counters": counted}) == text
+
+
 def test_a_class_that_a_file_system_does_not_have_is_null() -> None:
     made = records("f2fs")[0]
     assert made["metadata_written_bytes"] is None

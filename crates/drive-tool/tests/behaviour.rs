@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{at, host, used_host, write_run, Random, GIB_BLOCKS, MIB_BLOCKS, S};
+use common::{at, host, path, used_host, write_run, Random, GIB_BLOCKS, MIB_BLOCKS, S};
 use drive_tool::host::Host;
+use smr_drive::profile::{Profile, Translation};
 use smr_drive::request::{Op, FLAG_FUA};
 
 const DRIVE: &str = "st8000as0002";
@@ -123,7 +124,61 @@ fn a_band_is_cleaned_in_about_a_second_when_the_drive_is_idle() {
         waited_ns as f64 / S
     );
     assert!((49..=52).contains(&c.bands_cleaned_idle));
+    // Each to the scratch band, and to its place.
+    let once = c.rewritten_bytes / 2 / c.bands_cleaned_idle;
+    assert!((38 << 20..=40 << 20).contains(&once), "{once}");
     assert!((0.6..1.6).contains(&per_band));
+}
+
+/// A profile of which the idle delay is another, as in a file with this `idle`.
+fn with_idle(name: &str, idle: &str) -> Profile {
+    let text = std::fs::read_to_string(path(name)).unwrap();
+    let line = |line: &str| match line.starts_with("idle = ") {
+        true => {
+            format!("idle = {{ value = {idle}, unit = \"s\", source = \"x\", confidence = \"G\" }}")
+        }
+        false => line.to_string(),
+    };
+    let lines: Vec<String> = text.lines().map(line).collect();
+    drive_tool::profile::parse("x.toml", &lines.join("\n")).unwrap()
+}
+
+#[test]
+fn a_drive_may_clean_after_hours_or_only_when_its_cache_is_full() {
+    for name in [DRIVE, "wd40nmzw", "st5000as0011"] {
+        let dirty = |idle: &str| {
+            let mut host = Host::used(with_idle(name, idle), 7);
+            for band in 0..5 {
+                host.request(Op::Write, at(band * BAND_BLOCKS + 5, 1), 0)
+                    .unwrap();
+            }
+            host.request(Op::Flush, at(0, 0), 0).unwrap();
+            assert_eq!(host.drive.snapshot().bands_dirty, 5, "{name}");
+            host
+        };
+        let mut hours = dirty("10000");
+        let waited_ns = hours.wait_clean(11_000_000_000_000).unwrap();
+        assert!(waited_ns > 9_999_000_000_000, "{name}: {waited_ns}");
+        assert_eq!(hours.drive.snapshot().bands_dirty, 0, "{name}");
+        let mut never = dirty("inf");
+        assert_eq!(never.wait_clean(1_000_000_000), Some(0), "{name}");
+        never.sleep(100_000_000_000_000);
+        assert_eq!(never.drive.snapshot().bands_dirty, 5, "{name}");
+    }
+    // A full cache makes room all the same.
+    let mut never = with_idle(DRIVE, "inf");
+    let Translation::StaticMapping(mapping) = &mut never.translation else {
+        panic!("{DRIVE} has bands");
+    };
+    mapping.cache_entries_max = 100;
+    let (mut host, mut random) = (Host::used(never, 7), Random(3));
+    for _ in 0..300 {
+        host.request(Op::Write, at(random.below(GIB_BLOCKS), 1), 0)
+            .unwrap();
+    }
+    host.request(Op::Flush, at(0, 0), 0).unwrap();
+    assert!(host.drive.counters().bands_cleaned_forced > 0);
+    assert_eq!(host.drive.counters().bands_cleaned_idle, 0);
 }
 
 #[test]

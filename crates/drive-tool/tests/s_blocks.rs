@@ -159,6 +159,7 @@ fn an_idle_drive_cleans_until_the_buffers_are_empty_with_one_read_and_one_write(
         "an s-block with one exception: {seconds:.2} s, {transfer:.2} s for each pass over it"
     );
     assert_eq!(c.bands_cleaned_idle, 50);
+    assert_eq!(c.rewritten_bytes, 50 * (20 << 20));
     assert!(seconds > 2.0 * transfer && seconds < 2.0 * transfer + 0.1);
 }
 

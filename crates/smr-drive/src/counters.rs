@@ -38,6 +38,8 @@ pub struct Counters {
     pub tails_closed: u64,
     /// Drive time spent cleaning.
     pub cleaning_ns: u64,
+    /// What cleaning has written to the medium, the image in the scratch band included.
+    pub rewritten_bytes: u64,
     /// Written in place in bands by streaming.
     pub streamed_bytes: u64,
     /// Written to the persistent cache.
@@ -88,7 +90,7 @@ pub struct Snapshot {
     pub violations: u64,
     /// Acknowledged and not durable.
     pub volatile_bytes: u64,
-    /// Nothing to clean, nothing volatile.
+    /// Nothing to clean without a host that asks for something, nothing volatile.
     pub clean: bool,
     /// What the arm does.
     pub activity: Activity,
@@ -125,7 +127,7 @@ impl Counters {
         traffic.requests += 1;
     }
 
-    fn numbers(&self, snapshot: &Snapshot) -> [(&'static str, u64); 26] {
+    fn numbers(&self, snapshot: &Snapshot) -> [(&'static str, u64); 27] {
         [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
@@ -142,6 +144,7 @@ impl Counters {
             ("bands_cleaned_forced", self.bands_cleaned_forced),
             ("tails_closed", self.tails_closed),
             ("cleaning_ns", self.cleaning_ns),
+            ("rewritten_bytes", self.rewritten_bytes),
             ("streamed_bytes", self.streamed_bytes),
             ("cached_bytes", self.cached_bytes),
             ("busy_ns", self.busy_ns),

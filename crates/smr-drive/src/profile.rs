@@ -178,6 +178,9 @@ pub struct Zones {
     pub discard_resets: bool,
 }
 
+/// The idle delay of a drive that does not clean because nobody asks for anything.
+pub const NEVER_NS: u64 = u64::MAX;
+
 /// Drive-managed SMR with static mapping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StaticMapping {
@@ -195,7 +198,7 @@ pub struct StaticMapping {
     pub entry_header_blocks: u64,
     /// Entries appended in one go.
     pub append_entries_max: u32,
-    /// No host command for so long: band cleaning begins.
+    /// No host command for so long: band cleaning begins; [`NEVER_NS`]: only when the cache is full.
     pub idle_ns: u64,
     /// Band cleaning can be interrupted so often.
     pub clean_slice_ns: u64,
@@ -236,7 +239,7 @@ pub struct SBlocks {
     pub append_entries_max: u32,
     /// Share of the arm's time that cleaning takes from writing, over how full the exception buffer is.
     pub share: Share,
-    /// No host command for so long: cleaning needs no share.
+    /// No host command for so long: cleaning needs no share; [`NEVER_NS`]: it always does.
     pub idle_ns: u64,
     /// Cleaning can be interrupted so often.
     pub clean_slice_ns: u64,

@@ -56,6 +56,14 @@ def _metadata_read(record: Record) -> str:
     return mib(None if home is None else home + (journal or 0))
 
 
+def _rewritten(record: Record) -> str:
+    """Bytes that cleaning wrote for each byte of the host's; none in a record of before it was counted."""
+    rewritten, written = record["counters"].get("rewritten_bytes"), record["total_written_bytes"]
+    if rewritten is None or not written:
+        return NOT_AVAILABLE
+    return f"{rewritten / written:,.{2 if rewritten < 100 * written else 0}f}"
+
+
 COLUMNS = (
     Column("virtual\ntime", lambda record: "failed" if "failed" in record else seconds(record["virtual_s"])),
     Column("data\nMiB written", _bytes("data_written_bytes")),
@@ -65,6 +73,7 @@ COLUMNS = (
     Column("metadata\nMiB read", _metadata_read),
     Column("bands\ndirty", lambda record: count(record["bands_dirty"])),
     Column("bands\ncleaned", lambda record: count(record["bands_cleaned"])),
+    Column("rewritten\nper byte", _rewritten),
     Column("cleaning\nafterwards", lambda record: seconds(record["cleaning_s"])),
 )
 

@@ -9,17 +9,21 @@ use smr_drive::profile::Profile;
 use smr_drive::request::Op;
 use smr_drive::state::{SavedStatic, SavedTranslation, State};
 use smr_drive::Drive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const S: f64 = 1e9;
 pub const MIB_BLOCKS: u64 = 1 << 8;
 pub const GIB_BLOCKS: u64 = 1 << 18;
 
-pub fn profile(name: &str) -> Profile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+/// The file of a profile.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../drives")
-        .join(format!("{name}.toml"));
-    profile::load(&path).unwrap()
+        .join(format!("{name}.toml"))
+}
+
+pub fn profile(name: &str) -> Profile {
+    profile::load(&path(name)).unwrap()
 }
 
 pub fn host(name: &str) -> Host {

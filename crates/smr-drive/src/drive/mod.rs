@@ -347,10 +347,10 @@ impl Drive {
         dirty.chain(in_flight).chain(waiting).collect()
     }
 
-    /// Nothing to clean, nothing volatile.
+    /// Nothing to clean without a host that asks for something, nothing volatile.
     pub fn is_clean(&self) -> bool {
         let nothing_waits = self.writes.is_empty() && self.held.is_empty();
-        self.translation.is_clean() && self.buffer.is_clean() && nothing_waits
+        self.translation.idle_ns().is_none() && self.buffer.is_clean() && nothing_waits
     }
 
     /// The counters as JSON.

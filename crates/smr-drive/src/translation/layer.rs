@@ -91,7 +91,7 @@ pub trait TranslationLayer {
     /// It is written.
     fn land(&mut self, _destage: &Destage, _landed: &[InFlight], _counters: &mut Counters) {}
 
-    /// Time without host requests after which there is work to do; `None` if there is none.
+    /// Time without host requests after which there is work to do; `None` if there is none, or it is done under load only.
     fn idle_ns(&self) -> Option<u64> {
         None
     }

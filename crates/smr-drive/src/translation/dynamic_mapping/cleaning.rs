@@ -15,6 +15,7 @@ use crate::profile::Share;
 use crate::trace::{Event, EventKind};
 use crate::translation::merge::merge_ns;
 use alloc::vec::Vec;
+use zoned::BLOCK_BYTES;
 
 impl SBlocks {
     /// How full a section's exception buffer is, in thousandths: of the map or of the ring, whichever is fuller.
@@ -59,6 +60,7 @@ impl SBlocks {
             target: dirty.then(|| self.map.take_slot(x)),
             log_head: self.map.log_head(section),
             frees: entries,
+            written_blocks: 0,
             phases: Vec::new(),
             total_ns: 0,
             done_ns: 0,
@@ -108,20 +110,22 @@ impl SBlocks {
         job.phase(arm, now_ns, to, last - first, Access::Write);
     }
 
-    /// Closes an open s-block while the arm does nothing else: the time it takes. The map learns of it later.
-    pub(super) fn close_ns(&self, x: u32, arm: &mut Arm, now_ns: u64) -> u64 {
+    /// Closes an open s-block while the arm does nothing else: the time it takes, and the blocks it writes. The map learns
+    /// of it later.
+    pub(super) fn close(&self, x: u32, arm: &mut Arm, now_ns: u64) -> (u64, u64) {
         let mut job = Job {
             s_block: x,
             target: None,
             log_head: 0,
             frees: 0,
+            written_blocks: 0,
             phases: Vec::new(),
             total_ns: 0,
             done_ns: 0,
             slice: Slice::default(),
         };
         self.close_phases(&mut job, arm, now_ns);
-        job.total_ns
+        (job.total_ns, job.written_blocks)
     }
 
     /// See [`clean_slice`](crate::translation::TranslationLayer::clean_slice).
@@ -182,6 +186,7 @@ impl SBlocks {
             None => self.map.close(job.s_block),
         }
         counters.clean_at_ns = now_ns;
+        counters.rewritten_bytes += job.written_blocks * BLOCK_BYTES;
         counters.tails_closed += u64::from(job.target.is_none());
         if job.slice.busy {
             counters.bands_cleaned_forced += 1;

@@ -15,6 +15,8 @@ pub(super) struct Job {
     pub(super) log_head: u64,
     /// Exceptions that will be gone afterwards.
     pub(super) frees: u64,
+    /// Blocks that it writes.
+    pub(super) written_blocks: u64,
     /// Ends of the phases, counted from the job's start, and where the arm is meanwhile.
     pub(super) phases: Vec<(u64, Pba)>,
     pub(super) total_ns: u64,
@@ -59,5 +61,8 @@ impl Job {
     ) {
         self.total_ns += arm.access(now_ns + self.total_ns, from, blocks, access);
         self.phases.push((self.total_ns, from));
+        if access == Access::Write {
+            self.written_blocks += blocks;
+        }
     }
 }

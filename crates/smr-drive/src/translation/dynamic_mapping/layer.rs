@@ -36,7 +36,7 @@ use crate::activity::Activity;
 use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
 use crate::mechanics::layout::Layout;
-use crate::profile::{self, Profile};
+use crate::profile::{self, Profile, NEVER_NS};
 use crate::state::{SavedSBlocks, SavedTranslation};
 use crate::trace::{Event, Where};
 use crate::translation::layer::{Destage, Need, TranslationLayer};
@@ -52,6 +52,8 @@ use zoned::{BandId, Block, BlockRange, BLOCK_BYTES};
 struct Pending {
     /// An open s-block that is closed.
     close: Option<u32>,
+    /// Blocks that closing it writes.
+    closed_blocks: u64,
     /// An s-block that is opened, and the slot taken for it.
     open: Option<(u32, u32)>,
     now_ns: u64,
@@ -392,7 +394,7 @@ impl SBlocks {
             let again = open.contains_key(&x).then_some(x);
             self.pending.close = again.or(oldest.filter(|_| full));
             if let Some(close) = self.pending.close {
-                ns += self.close_ns(close, arm, now_ns);
+                (ns, self.pending.closed_blocks) = self.close(close, arm, now_ns);
             }
             self.pending.open = Some((x, self.map.take_slot(x)));
         }
@@ -409,6 +411,7 @@ impl SBlocks {
             close,
             open,
             now_ns,
+            ..
         } = core::mem::take(&mut self.pending);
         if let Some(close) = close {
             self.drop_job_of(close);
@@ -486,6 +489,7 @@ impl TranslationLayer for SBlocks {
     fn land(&mut self, destage: &Destage, landed: &[InFlight], counters: &mut Counters) {
         let bytes = |range: &BlockRange| range.blocks() * BLOCK_BYTES;
         if destage.place == Where::InPlace {
+            counters.rewritten_bytes += self.pending.closed_blocks * BLOCK_BYTES;
             self.land_stream(destage.span);
             counters.streamed_bytes += bytes(&destage.span);
             return;
@@ -510,6 +514,9 @@ impl TranslationLayer for SBlocks {
 
     fn idle_ns(&self) -> Option<u64> {
         let p = &self.profile;
+        if p.idle_ns == NEVER_NS {
+            return None;
+        }
         if self.map.dirty_count() > 0 {
             return Some(p.idle_ns);
         }

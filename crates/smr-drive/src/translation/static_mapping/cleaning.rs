@@ -12,7 +12,7 @@ use crate::mechanics::arm::{Access, Arm};
 use crate::trace::EventKind;
 use crate::translation::merge::merge_ns;
 use alloc::vec::Vec;
-use zoned::{BandId, BlockRange, Pba};
+use zoned::{BandId, BlockRange, Pba, BLOCK_BYTES};
 
 impl StaticMapping {
     /// The band that has been dirty for longest. When the cache is full, tails can wait: they free nothing.
@@ -159,6 +159,7 @@ impl StaticMapping {
             self.tails.remove(&job.band);
         }
         counters.clean_at_ns = now_ns;
+        counters.rewritten_bytes += 2 * job.span.blocks() * BLOCK_BYTES;
         counters.tails_closed += u64::from(job.tail_only);
         if job.slice.forced {
             counters.bands_cleaned_forced += 1;

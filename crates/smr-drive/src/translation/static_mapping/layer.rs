@@ -31,7 +31,7 @@ use crate::activity::Activity;
 use crate::counters::{CleaningBand, Counters, Snapshot, DIRTY_BANDS_LISTED};
 use crate::mechanics::arm::{Access, Arm};
 use crate::mechanics::layout::Layout;
-use crate::profile::{self, Profile};
+use crate::profile::{self, Profile, NEVER_NS};
 use crate::state::{SavedEntry, SavedStatic, SavedTail, SavedTranslation};
 use crate::trace::{Event, EventKind, Where};
 use crate::translation::layer::{Destage, Need, TranslationLayer};
@@ -327,7 +327,7 @@ impl TranslationLayer for StaticMapping {
     }
 
     fn idle_ns(&self) -> Option<u64> {
-        (!self.is_clean()).then_some(self.profile.idle_ns)
+        (!self.is_clean() && self.profile.idle_ns < NEVER_NS).then_some(self.profile.idle_ns)
     }
 
     fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
