@@ -125,6 +125,18 @@ _MUTANTS = (
         '            let is_there = (self.disk.keeps_write_pointers() || crate::mutant("padded-over-a-copy"))\n',
     ),
     Mutant(
+        "moved-though-it-died", "cleaning", "cleaning.rs",
+        "            if self.extent_at(live.ino, live.logical)? == Some(live.extent) {\n",
+        '            let is_believed = crate::mutant("moved-though-it-died");\n'
+        "            if is_believed || self.extent_at(live.ino, live.logical)? == Some(live.extent) {\n",
+    ),
+    Mutant(
+        "never-in-parts", "cleaning", "cleaning.rs",
+        "        let before = self.writable_blocks();\n",
+        '        let is_whole = is_whole || crate::mutant("never-in-parts");\n'
+        "        let before = self.writable_blocks();\n",
+    ),
+    Mutant(
         "account-believed", "repair", "check.rs",
         "                if let (Ok(()), Ok(end)) = (read, u32::try_from(end)) {\n",
         '                let gone = crate::mutant("account-believed");\n'
@@ -133,8 +145,9 @@ _MUTANTS = (
     ),
     Mutant(
         "parent-believed", "repair", "check.rs",
-        "        if inode.parent != parent {",
-        '        if inode.parent != parent && !crate::mutant("parent-believed") {',
+        "    if let Some(parent) = named_in.filter(|parent| *parent != inode.parent) {\n",
+        '    let is_seen = |parent: &Ino| *parent != inode.parent && !crate::mutant("parent-believed");\n'
+        "    if let Some(parent) = named_in.filter(is_seen) {\n",
     ),
     Mutant(
         "log-s-end-believed", "repair", "check.rs",
@@ -174,6 +187,7 @@ _RUNS = {
     "fuzz": ["suites", "fuzz", "--count", "24000"],
     "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--", "repair::", "check::"],
     "log": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "log::tests"],
+    "cleaning": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "cleaning::tests"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
     "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],
 }

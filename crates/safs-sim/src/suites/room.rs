@@ -18,6 +18,11 @@ const SEEK_NS: u64 = 10_000_000;
 const NEAR_SECTORS: u64 = 2048;
 /// What of the usable space has to be used when it is said to be full.
 pub const USED_PERCENT: u64 = 90;
+/// What moves in one part of a zone, and for each byte that is accepted (`safs`: `PART_BYTES`, `MOVES_FOR_ACCEPTED`).
+const PART_BYTES: u64 = 16 << 20;
+const MOVES_FOR_ACCEPTED: u64 = 32;
+/// Files up to so many bytes are small ones.
+const SMALL_BYTES: u64 = 65_536;
 /// Bytes that one call writes, as the kernel's largest.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -129,7 +134,7 @@ impl Writer {
         let ino =
             self.call(|fs| fs.create(ROOT_INO, &name, FileType::Regular, Owner::default(), 0))?;
         self.fs.open(ino).expect("it was made");
-        let piece = vec![number as u8; WRITE_BYTES];
+        let piece = vec![number as u8; WRITE_BYTES.min(bytes as usize)];
         let mut at = 0;
         let mut done = Ok(());
         while at < bytes && done.is_ok() {
@@ -155,7 +160,12 @@ fn name(number: u64) -> Vec<u8> {
 fn zones(case: &Case) -> u32 {
     let zone_bytes = u64::from(case.zone_mib) << 20;
     let of_files = (4 * case.file_bytes).div_ceil(zone_bytes);
-    u32::try_from(of_files.max(64)).expect("few")
+    // A million small files are enough.
+    let least = match case.file_bytes > SMALL_BYTES {
+        true => 64,
+        false => ((4 << 30) / zone_bytes).min(64),
+    };
+    u32::try_from(of_files.max(least)).expect("few")
 }
 
 /// The device of a case.
@@ -165,7 +175,7 @@ fn shape(case: &Case) -> Shape {
     // For small files the catalog has a quarter of the space.
     let conventional = (zones / 4).max(4);
     Shape {
-        conventional: if case.file_bytes > 65_536 {
+        conventional: if case.file_bytes > SMALL_BYTES {
             4
         } else {
             conventional
@@ -226,6 +236,11 @@ pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
     // A cleaned zone gives a twentieth at least, so that a call needs as many as give what it writes, and one that is begun.
     // Each is read and written once more, and costs a root record; and then there may be a stream's turn, and a sync.
     let zones_at_once = 1 + (20 * WRITE_BYTES as u64).div_ceil(zone_bytes);
+    // In advance a call empties a part for each that its bytes pay for, and one: each may end a zone that others began.
+    let parts_at_once = match zone_bytes > PART_BYTES {
+        true => 1 + MOVES_FOR_ACCEPTED * WRITE_BYTES as u64 / PART_BYTES,
+        false => 0,
+    };
     let zone_ns = 2 * zone_bytes * 1000 / (RATE / 1_000_000) * 5 / 4 + 15 * SEEK_NS;
     let turn_ns = turn_bytes * 1000 / (RATE / 1_000_000) + 50 * SEEK_NS;
     Found {
@@ -237,7 +252,7 @@ pub fn run(case: &Case, rounds: u32, mut progress: impl FnMut(u32)) -> Found {
         used_percent,
         cleaned: counters.compacted,
         cleaned_at_once: writer.cleaned_at_once,
-        cleaned_at_once_max: zones_at_once,
+        cleaned_at_once_max: zones_at_once + parts_at_once,
         wait_ns: writer.wait_ns,
         wait_max_ns: zones_at_once * zone_ns + turn_ns,
         moved_bytes: counters.moved_bytes,
