@@ -83,6 +83,7 @@ TEXTS = {
 }
 
 SYSTEMD = Path("/run/systemd/system")
+UNITS = Path("/etc/systemd/system")
 SYSFS = Path("/sys")
 MOUNTINFO = Path("/proc/self/mountinfo")
 FILE_SYSTEMS = Path("/proc/filesystems")
@@ -1498,6 +1499,68 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
         yield device
 
 
+# --- tune -------------------------------------------------------------------------
+
+# What each ext4 has in /sys/fs/ext4. The search for a free inode begins at the first, so that new files and directories
+# are not spread over the disk. The data of files up to 4 GiB go to one preallocation of 128 MiB for each processor.
+TUNED = {"inode_goal": 12, "mb_stream_req": 1 << 20, "mb_group_prealloc": 32768}
+# As the kernel sets them at each mount (ext4_mb_init()).
+UNTUNED = {"inode_goal": 0, "mb_stream_req": 16, "mb_group_prealloc": 512}
+
+
+def tune(path: Path, *, undo: bool, now: bool) -> int:
+    """Tells a mounted ext4 to keep new files together, or to place them as it does by itself."""
+    mount = mounted(path)
+    if mount is None:
+        raise Failure(f"{path} is not mounted: expected a mounted ext4, because a mount forgets the settings.")
+    name = (SYSFS / "dev/block" / mount.device).resolve().name
+    folders = [SYSFS / "fs" / kind / name for kind in ("ext4lazy", "ext4")]
+    folder = next((folder for folder in folders if (folder / "inode_goal").exists()), None)
+    if folder is None:
+        raise Failure(f"{path} is mounted on {mount.where} as {mount.kind}: expected ext4.")
+    settings = UNTUNED if undo else TUNED
+    # A preallocation is at most a block group.
+    group = read_volume(path).number("Blocks per group")
+    _set(folder, settings | {"mb_group_prealloc": min(settings["mb_group_prealloc"], group)})
+    print(f"{mount.where}: new files are {'placed as ext4 does by itself' if undo else 'kept together from now on'}.")
+    if not now:
+        print(_keep(mount, undo=undo))
+    return OK
+
+
+def _set(folder: Path, settings: dict[str, int]) -> None:
+    """Writes settings of a mount; if one is refused, none is changed."""
+    before = {name: (folder / name).read_text() for name in settings}
+    try:
+        for name, value in settings.items():
+            (folder / name).write_text(f"{value}\n")
+    except OSError:
+        for name, text in before.items():
+            with contextlib.suppress(OSError):
+                (folder / name).write_text(text)
+        raise
+
+
+def _keep(mount: Mount, *, undo: bool) -> str:
+    """Has systemd set them again whenever the volume is mounted there, or no longer; says what will be."""
+    if not SYSTEMD.is_dir():
+        return f"Without systemd nobody sets this again after a mount{'' if undo else ': run it then'}."
+    unit = run(["systemd-escape", "--path", mount.directory]).strip()
+    addition = UNITS / f"{unit}.mount.d/ext4lazy-tune.conf"
+    if undo:
+        addition.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            addition.parent.rmdir()
+    else:
+        addition.parent.mkdir(parents=True, exist_ok=True)
+        # Wants= would be for mounts that systemd itself begins; this is for one by hand, too.
+        addition.write_text(
+            f"# By `ext4lazy tune`; `--undo` removes it.\n[Unit]\nUpholds=ext4lazy-tune@{unit}.service\n"
+        )
+    run(["systemctl", "daemon-reload"])
+    return f"systemd {'does so no longer' if undo else 'sets this again'} when it is mounted on {mount.where} again."
+
+
 # --- The command line -------------------------------------------------------------
 
 
@@ -1548,6 +1611,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checking.add_argument(
         "--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes"
     )
+    tuning = command(
+        "tune", "Have a mounted ext4 keep new files together: no module is needed. Now and after each mount."
+    )
+    tuning.add_argument("--undo", action="store_true", help="place new files as ext4 does by itself")
+    tuning.add_argument("--now", action="store_true", help="until the next unmount only")
     command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.")
     asked = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -1588,6 +1656,8 @@ def _run_command(asked: argparse.Namespace) -> int:
         return drain(asked.device)
     if asked.command == "due":
         return due(asked.device)
+    if asked.command == "tune":
+        return tune(asked.device, undo=asked.undo, now=asked.now)
     return check(asked.device, asked.scratch)
 
 

@@ -368,6 +368,24 @@ def with_spread_directories(variant: FileSystem) -> FileSystem:
     return replace(variant, mkfs=(*variant.mkfs, "-i", "262144"))
 
 
+def with_allocation(variant: FileSystem, *, goal: bool, stream: bool, packed: bool = False) -> FileSystem:
+    """ext4 told where data go by what each ext4 has (Documentation/ABI/testing/sysfs-fs-ext4), as `ext4lazy tune` does.
+
+    With `goal` the search for a free inode begins at the first, so files and directories are not spread; with `stream`
+    data of all files below 4 GiB go to one preallocation of 128 MiB for each processor; `packed` puts all bitmaps and
+    inode tables at the beginning when the file system is made.
+    """
+    folder = f"/sys/fs/ext4/{Path(job.DEVICE).name}"
+    told = {"inode_goal": 12} if goal else {}
+    told |= {"mb_stream_req": 1048576, "mb_group_prealloc": 32768} if stream else {}
+    settings = tuple((f"{folder}/{name}", str(value)) for name, value in told.items())
+    # mke2fs heeds its last -E only.
+    mkfs = tuple(
+        f"{word},packed_meta_blocks=1" if packed and "lazy_itable_init" in word else word for word in variant.mkfs
+    )
+    return replace(variant, mkfs=mkfs, settings=(*variant.settings, *settings))
+
+
 def with_log_elsewhere(variant: FileSystem, size_mib: int) -> FileSystem:
     """ext4 with its journal on another device, which costs no time: a file in the guest's memory, behind a loop device.
     What of it is written stays there, and is no other memory then."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""`ext4lazy tune`: settings of a mounted ext4, and the unit that sets them after each mount.
+
+That a kernel takes them, and what they do, is for e61, which runs on the real one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lazy_tools.volumes import TOOLS, fakes, make, tool
+
+UNIT = "ext4lazy-tune@.service"
+
+
+@pytest.fixture
+def settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of an image that a kernel says is mounted as plain ext4, over a loop device."""
+    volume = make(folder / "mounted.img")
+    loop = folder / "sys/block/loop7"
+    (loop / "loop").mkdir(parents=True)
+    (loop / "loop/backing_file").write_text(f"{volume}\n")
+    (loop / "dev").write_text("7:7\n")
+    (folder / "sys/dev/block").mkdir(parents=True)
+    (folder / "sys/dev/block/7:7").symlink_to("../../block/loop7")
+    info = folder / "mountinfo"
+    info.write_text("36 25 7:7 / /data/my\\040disk rw,noatime shared:1 - ext4 /dev/loop7 rw\n")
+    monkeypatch.setattr(tool, "SYSFS", folder / "sys")
+    monkeypatch.setattr(tool, "MOUNTINFO", info)
+    monkeypatch.setattr(tool, "SYSTEMD", folder / "nothing")
+    monkeypatch.setattr(tool, "UNITS", folder / "units")
+    found = folder / "sys/fs/ext4/loop7"
+    found.mkdir(parents=True)
+    for name, value in tool.UNTUNED.items():
+        (found / name).write_text(f"{value}\n")
+    return found
+
+
+def told(settings: Path) -> dict[str, int]:
+    return {name: int((settings / name).read_text()) for name in tool.TUNED}
+
+
+def test_settings_are_written_and_taken_back(settings: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    volume = str(folder / "mounted.img")
+    assert tool.main(["tune", volume]) == tool.OK
+    assert told(settings) == tool.TUNED
+    said = capsys.readouterr().out
+    assert "/data/my disk: new files are kept together" in said
+    assert "Without systemd" in said and "run it then" in said
+    assert tool.main(["tune", volume]) == tool.OK
+    assert tool.main(["tune", volume, "--undo"]) == tool.OK
+    assert told(settings) == tool.UNTUNED
+
+
+def test_a_preallocation_is_at_most_a_block_group(settings: Path, folder: Path) -> None:
+    (folder / "mounted.img").unlink()
+    small = make(folder / "mounted.img", block_size=1024)
+    assert tool.main(["tune", str(small)]) == tool.OK
+    assert told(settings) == tool.TUNED | {"mb_group_prealloc": 8192}
+
+
+def test_if_one_is_refused_none_is_changed(
+    settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = Path.write_text
+
+    def refuse(path: Path, text: str) -> int:
+        if path.name == "mb_group_prealloc" and text == "32768\n":
+            raise OSError(22, "Invalid argument", str(path))
+        return written(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    assert tool.main(["tune", str(folder / "mounted.img")]) == tool.FAILED
+    assert told(settings) == tool.UNTUNED
+    assert "mb_group_prealloc: Invalid argument" in capsys.readouterr().err
+
+
+def test_what_is_not_mounted_or_not_ext4_is_refused(
+    settings: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make(folder / "other.img")
+    assert tool.main(["tune", str(other)]) == tool.FAILED
+    assert "is not mounted: expected a mounted ext4" in capsys.readouterr().err
+    shutil.rmtree(settings)
+    assert tool.main(["tune", str(folder / "mounted.img")]) == tool.FAILED
+    assert "expected ext4" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("systemd-escape") is None, reason="no systemd")
+def test_systemd_sets_them_after_each_mount(
+    settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = folder / "asked"
+    monkeypatch.setenv("PATH", fakes(folder, systemctl=f'echo "$*" >>{asked}'))
+    monkeypatch.setattr(tool, "SYSTEMD", folder)
+    volume = str(folder / "mounted.img")
+    assert tool.main(["tune", volume, "--now"]) == tool.OK
+    assert not asked.exists() and not tool.UNITS.exists()
+    assert tool.main(["tune", volume]) == tool.OK
+    addition = tool.UNITS / "data-my\\x20disk.mount.d/ext4lazy-tune.conf"
+    assert "\nUpholds=ext4lazy-tune@data-my\\x20disk.service\n" in addition.read_text()
+    assert "when it is mounted on /data/my disk again" in capsys.readouterr().out
+    for _ in range(2):
+        assert tool.main(["tune", volume, "--undo"]) == tool.OK
+        assert not addition.parent.exists()
+    assert asked.read_text() == "daemon-reload\n" * 3
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd")
+def test_systemd_understands_the_unit(folder: Path) -> None:
+    text = (TOOLS / UNIT).read_text()
+    assert "ExecStart=/usr/sbin/ext4lazy tune --now %f\n" in text
+    instance = folder / UNIT.replace("@", "@data")
+    instance.write_text(text.replace("/usr/sbin/ext4lazy", "/bin/true"))
+    (folder / "data.mount").write_text("[Mount]\nWhat=/dev/null\nWhere=/data\n")
+    said = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", instance], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stderr) == (0, "")
