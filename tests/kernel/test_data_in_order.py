@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from kernel import stress
+from kernel import ktap, stress
 from kernel.test_regression_faults import rule
 from kernel.test_regressions import plan
 from shingle import process
@@ -46,6 +46,16 @@ FILES, BLOCKS = 6, 256
 def next_bench(folder: Path) -> Bench:
     """The kernel with the patches that come next, KASAN, lockdep and PREEMPT."""
     return Bench(folder, "next:sanitize")
+
+
+def test_the_stream_takes_long_stretches_first(next_bench: Bench) -> None:
+    """KUnit beside mballoc's: which runs of free clusters a request gets, in which order, each once."""
+    booted = next_bench.boot([job.sync()], kernel_arguments=("kunit.enable=1",), host_limit_s=300)
+    report = ktap.parse(booted.outcome.console)
+    assert report.failed == []
+    layouts = [case for case in report.cases if case.suite == "test_stream_stretches" and "block_bits" in case.name]
+    # With blocks of 1 and 4 KiB; those of 64 KiB are larger than a page here, and are skipped.
+    assert [case.name for case in layouts] == ["block_bits=10", "block_bits=12", "block_bits=16"]
 
 
 def work(verb: str, *arguments: object) -> job.Step:
