@@ -1519,8 +1519,9 @@ def tune(path: Path, *, undo: bool, now: bool) -> int:
     if folder is None:
         raise Failure(f"{path} is mounted on {mount.where} as {mount.kind}: expected ext4.")
     settings = UNTUNED if undo else TUNED
-    # A preallocation is at most a block group.
-    group = read_volume(path).number("Blocks per group")
+    # A preallocation is at most a block group, in clusters.
+    volume = read_volume(path)
+    group = volume.number("Clusters per group" if "bigalloc" in volume.features else "Blocks per group")
     _set(folder, settings | {"mb_group_prealloc": min(settings["mb_group_prealloc"], group)})
     print(f"{mount.where}: new files are {'placed as ext4 does by itself' if undo else 'kept together from now on'}.")
     if not now:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lazy_tools.volumes import TOOLS, fakes, make, tool
+from lazy_tools.volumes import TOOLS, fakes, make, stock, tool
 
 UNIT = "ext4lazy-tune@.service"
 
@@ -56,9 +56,10 @@ def test_settings_are_written_and_taken_back(settings: Path, folder: Path, capsy
     assert told(settings) == tool.UNTUNED
 
 
-def test_a_preallocation_is_at_most_a_block_group(settings: Path, folder: Path) -> None:
-    (folder / "mounted.img").unlink()
+@pytest.mark.parametrize("more", [(), ("-O", "bigalloc", "-C", "16384")])
+def test_a_preallocation_is_at_most_a_block_group(settings: Path, folder: Path, more: tuple[str, ...]) -> None:
     small = make(folder / "mounted.img", block_size=1024)
+    stock("mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", *more, small)
     assert tool.main(["tune", str(small)]) == tool.OK
     assert told(settings) == tool.TUNED | {"mb_group_prealloc": 8192}
 
