@@ -28,7 +28,7 @@ _RUN_LIMIT_S = 1800.0
 _KEPT = 4
 _WANTED = (
     "dkms", "gcc", "make", "libc6-dev", "kmod", "initramfs-tools", "ccache", "dmsetup", "e2fsprogs", "mount",
-    "bash-completion", "patch", "python3",
+    "bash-completion", "patch", "python3", "systemd", "systemd-sysv", "udev",
 )  # fmt: skip
 # The ordinary kernel's headers, and another kernel of the same line that is small: the one of virtual machines.
 _KERNELS = r"""

@@ -381,7 +381,7 @@ def guest(
     modules = root / "lib/modules" / chosen.name
     modules.mkdir(parents=True)
     for name in _MODULES:
-        _take_module(chosen, name, modules)
+        take_module(chosen, name, modules)
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copy(chosen.modules / name, modules / name)
     shutil.copytree(built.root / "usr/sbin", root / "usr/sbin", dirs_exist_ok=True)
@@ -412,7 +412,8 @@ def packed(root: Path, base: Path) -> Path:
     return base
 
 
-def _take_module(chosen: Kernel, name: str, target: Path) -> None:
+def take_module(chosen: Kernel, name: str, target: Path) -> None:
+    """A module of Debian's kernel, unpacked, into a folder like the kernel's own."""
     found = sorted((chosen.modules / "kernel").rglob(f"{name}.ko*"))
     if len(found) != 1:
         raise Failure(f"Debian's kernel {chosen.name} has {len(found)} modules called {name}: expected one.")
