@@ -111,6 +111,10 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
+        // Numbers are never used again. Only a damaged batch of the log brings them to an end; behind it, 1 is the root.
+        if self.next_ino >= crate::format::COUNT_MAX {
+            return Err(Error::NoSpace);
+        }
         let ino = Ino(self.next_ino);
         self.next_ino += 1;
         self.inodes += 1;
@@ -497,6 +501,24 @@ mod tests {
     use super::*;
     use crate::testing::made;
     use crate::Options;
+
+    /// A damaged batch may name an inode of any number: behind the last one comes the root's.
+    #[test]
+    fn numbers_of_inodes_do_not_begin_again() {
+        let mut fs = FileSystem::mount(made(), Options::default(), 1).unwrap();
+        let create = |fs: &mut FileSystem<_>, name: &[u8]| {
+            fs.create(ROOT_INO, name, FileType::Regular, Owner::default(), 0)
+        };
+        fs.next_ino = crate::format::COUNT_MAX - 1;
+        create(&mut fs, b"last").unwrap();
+        assert!(matches!(create(&mut fs, b"more"), Err(Error::NoSpace)));
+        fs.sync().unwrap();
+        fs.root_commit(false).unwrap();
+        // From its root record, and from a batch behind it, the same is known.
+        let mut fs = FileSystem::mount(fs.device().clone(), Options::default(), 2).unwrap();
+        assert!(matches!(create(&mut fs, b"more"), Err(Error::NoSpace)));
+        assert!(fs.lookup(ROOT_INO, b"last").is_ok());
+    }
 
     #[test]
     fn a_directory_with_the_set_group_bit_hands_its_group_down() {

@@ -225,8 +225,11 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Looks for the second header of the segment that starts at a block (R5).
     pub(crate) fn find_copy(&mut self, zone: ZoneId, block: u32) -> Result<Option<Header>> {
-        let end = self.readable_end(zone)?.min(block + SEGMENT_BLOCKS_MAX);
-        for at in block + 1..end {
+        // What a damaged record says of a block may be any number.
+        let end = self
+            .readable_end(zone)?
+            .min(block.saturating_add(SEGMENT_BLOCKS_MAX));
+        for at in block.saturating_add(1)..end {
             let Ok(header) = self.read_header(zone, at) else {
                 continue;
             };

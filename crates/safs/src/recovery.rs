@@ -393,7 +393,8 @@ impl<D: ZonedDevice> FileSystem<D> {
                     let number = key.ino().map_or(0, |ino| ino.0);
                     // Numbers are never used again: the first record of a number behind the last is a new inode.
                     if number >= self.next_ino.max(first_ino) {
-                        self.next_ino = number.saturating_add(1);
+                        // A root record says no larger one.
+                        self.next_ino = number.saturating_add(1).min(crate::format::COUNT_MAX);
                         self.inodes = self.inodes.saturating_add(1);
                     }
                 }

@@ -98,6 +98,15 @@ proptest! {
         prop_assert!(Header::decode(&bytes, &UUID).is_err());
     }
 
+    /// A sum that wraps made any length acceptable.
+    #[test]
+    fn a_payload_that_is_too_long_is_refused((header, _) in header(), less in 0..8u32) {
+        for payload_blocks in [SEGMENT_BLOCKS_MAX - 1, u32::MAX - less] {
+            let (bytes, _) = Header { payload_blocks, ..header.clone() }.encode(&UUID);
+            prop_assert_eq!(Header::decode(&bytes, &UUID), Err(Damage("its payload is too long")));
+        }
+    }
+
     #[test]
     fn a_node_reads_back_and_a_changed_one_does_not(
         cells in prop::collection::btree_map(key(), vec(any::<u8>(), 0..100), 1..60),
@@ -220,5 +229,14 @@ fn superblock_and_root_read_back() {
         inodes: 4,
         time_ns: 1,
     };
-    assert_eq!(Root::decode(&root.encode(), &UUID), Ok(root));
+    assert_eq!(Root::decode(&root.encode(), &UUID), Ok(root.clone()));
+    // Numbers with which the next inode would be the root, or a count would wrap.
+    for (next_ino, inodes) in [(1, 4), (0, 4), (u64::MAX, 4), (12, u64::MAX)] {
+        let forged = Root {
+            next_ino,
+            inodes,
+            ..root.clone()
+        };
+        assert!(Root::decode(&forged.encode(), &UUID).is_err());
+    }
 }

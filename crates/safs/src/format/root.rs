@@ -126,9 +126,12 @@ impl Root {
             inodes: from.u64()?,
             time_ns: from.i64()?,
         };
-        let counts = root.root_seq | root.mount_gen | root.log.log_seq | root.seq | root.next_ino;
-        if counts > super::COUNT_MAX {
+        let counts = root.root_seq | root.mount_gen | root.log.log_seq | root.seq;
+        if (counts | root.next_ino | root.inodes) > super::COUNT_MAX {
             return Err(Damage("one of its numbers is too large"));
+        }
+        if root.next_ino <= super::ROOT_INO.0 {
+            return Err(Damage("the next inode's number is in use"));
         }
         Ok(root)
     }

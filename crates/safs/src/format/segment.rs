@@ -316,7 +316,7 @@ impl Header {
         from.u32()?;
         let (next_epoch, flushed_seq, time_ns) = (from.u64()?, from.u64()?, from.i64()?);
         let (mount_gen, root_seq) = (from.u64()?, from.u64()?);
-        if payload_blocks + 2 * blocks > SEGMENT_BLOCKS_MAX {
+        if u64::from(payload_blocks) + 2 * u64::from(blocks) > u64::from(SEGMENT_BLOCKS_MAX) {
             return Err(Damage("its payload is too long"));
         }
         let records = Records {
