@@ -19,7 +19,7 @@ pytestmark = pytest.mark.stock_kernel
 MODULES = ("virtio_blk", "crc16", "mbcache", "crc32c_generic", "libcrc32c", "jbd2", "ext4")
 INIT = """#!/bin/busybox sh
 for fs in proc sysfs devtmpfs; do
-	/bin/busybox mkdir -p /$fs /root
+	/bin/busybox mkdir -p /$fs /new
 	/bin/busybox mount -t $fs $fs /$fs
 done
 for module in MODULES; do
@@ -27,10 +27,10 @@ for module in MODULES; do
 	[ -z "$file" ] || /bin/busybox insmod $file
 done
 until [ -b /devtmpfs/vda ]; do /bin/busybox sleep 0.1; done
-/bin/busybox mount -t ext4 /devtmpfs/vda /root
+/bin/busybox mount -t ext4 /devtmpfs/vda /new
 /bin/busybox umount /proc /sysfs
-/bin/busybox mount --move /devtmpfs /root/dev
-exec /bin/busybox switch_root /root /lib/systemd/systemd
+/bin/busybox mount --move /devtmpfs /new/dev
+exec /bin/busybox switch_root /new /lib/systemd/systemd
 """
 UNIT = """[Service]
 ExecStart=/bin/sh /tried
