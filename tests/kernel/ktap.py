@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 
 _TIME = re.compile(r"^\[\s*\d+\.\d+\] ?")
-_CASE = re.compile(r"^\s+(not ok|ok) \d+ (?:- )?(\S+)(?: # (SKIP.*))?")
+_CASE = re.compile(r"^(\s+)(not ok|ok) \d+ (?:- )?(\S+)(?: # (SKIP.*))?")
+# Of a suite's cases; those of a case's parameters stand further in, and no plan counts them.
+_INDENT = "    "
 _SUBTEST = re.compile(r"^\s+# Subtest: (\S+)")
 _PLAN = re.compile(r"^\s+1\.\.(\d+)")
 
@@ -18,6 +20,8 @@ class Case:
     name: str
     passed: bool
     skipped: bool = False
+    # One of the parameters that a case was run with.
+    is_parameter: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,5 +45,6 @@ def parse(console: str) -> Report:
         elif match := _PLAN.match(line):
             planned += int(match[1])
         elif match := _CASE.match(line):
-            cases.append(Case(suite, match[2], match[1] == "ok", match[3] is not None))
+            skipped, deeper = match[4] is not None, match[1] != _INDENT
+            cases.append(Case(suite, match[3], match[2] == "ok", skipped, deeper))
     return Report(tuple(cases), planned)

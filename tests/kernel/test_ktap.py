@@ -30,3 +30,11 @@ def test_cases_are_read_with_their_suite() -> None:
 def test_a_console_that_was_cut_off_has_fewer_cases_than_planned() -> None:
     report = ktap.parse("\n".join(CONSOLE.splitlines()[:7]))
     assert len(report.cases) < report.planned
+
+
+def test_parameters_of_a_case_are_in_no_plan() -> None:
+    below = "        # Subtest: lookup\n        ok 1 block_bits=10 of four\n        not ok 2 block_bits=12\n"
+    report = ktap.parse(CONSOLE.replace("    ok 1 lookup", f"{below}    not ok 1 lookup"))
+    assert [case.name for case in report.cases if case.is_parameter] == ["block_bits=10", "block_bits=12"]
+    assert "lookup.block_bits=12" in report.failed
+    assert len([case for case in report.cases if not case.is_parameter]) == report.planned

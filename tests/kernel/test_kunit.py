@@ -15,4 +15,4 @@ def test_kernel_unit_tests_pass(sanitizing_bench: Bench) -> None:
     report = ktap.parse(booted.outcome.console)
     assert report.cases, "the kernel ran no unit test"
     assert report.failed == []
-    assert len(report.cases) == report.planned
+    assert len([case for case in report.cases if not case.is_parameter]) == report.planned
