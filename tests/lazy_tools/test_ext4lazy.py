@@ -143,16 +143,7 @@ def test_what_is_no_ext4_is_one_sentence(folder: Path) -> None:
 def mounted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An image that a kernel says is mounted, over a loop device."""
     volume = make(folder / "mounted.img")
-    loop = folder / "sys/block/loop7"
-    (loop / "loop").mkdir(parents=True)
-    (loop / "loop/backing_file").write_text(f"{volume}\n")
-    (loop / "dev").write_text("7:7\n")
-    (folder / "sys/dev/block").mkdir(parents=True)
-    (folder / "sys/dev/block/7:7").symlink_to("../../block/loop7")
-    info = folder / "mountinfo"
-    info.write_text("36 25 7:7 / /a\\040b rw,noatime shared:1 - ext4lazy /dev/loop7 rw,journal_lazy\n")
-    monkeypatch.setattr(tool, "SYSFS", folder / "sys")
-    monkeypatch.setattr(tool, "MOUNTINFO", info)
+    volumes.say_mounted(volume, "/ /a\\040b rw,noatime shared:1 - ext4lazy /dev/loop7 rw,journal_lazy", monkeypatch)
     return volume
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from lazy_tools import volumes
 from lazy_tools.volumes import TOOLS, fakes, make, stock, tool
+from shingle.catalogue import fs
 
 UNIT = "ext4lazy-tune@.service"
 
@@ -21,16 +23,7 @@ UNIT = "ext4lazy-tune@.service"
 def settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of an image that a kernel says is mounted as plain ext4, over a loop device."""
     volume = make(folder / "mounted.img")
-    loop = folder / "sys/block/loop7"
-    (loop / "loop").mkdir(parents=True)
-    (loop / "loop/backing_file").write_text(f"{volume}\n")
-    (loop / "dev").write_text("7:7\n")
-    (folder / "sys/dev/block").mkdir(parents=True)
-    (folder / "sys/dev/block/7:7").symlink_to("../../block/loop7")
-    info = folder / "mountinfo"
-    info.write_text("36 25 7:7 / /data/my\\040disk rw,noatime shared:1 - ext4 /dev/loop7 rw\n")
-    monkeypatch.setattr(tool, "SYSFS", folder / "sys")
-    monkeypatch.setattr(tool, "MOUNTINFO", info)
+    volumes.say_mounted(volume, "/ /data/my\\040disk rw,noatime shared:1 - ext4 /dev/loop7 rw", monkeypatch)
     monkeypatch.setattr(tool, "SYSTEMD", folder / "nothing")
     monkeypatch.setattr(tool, "UNITS", folder / "units")
     found = folder / "sys/fs/ext4/loop7"
@@ -54,6 +47,11 @@ def test_settings_are_written_and_taken_back(settings: Path, folder: Path, capsy
     assert tool.main(["tune", volume]) == tool.OK
     assert tool.main(["tune", volume, "--undo"]) == tool.OK
     assert told(settings) == tool.UNTUNED
+
+
+def test_what_the_tool_sets_is_what_was_measured() -> None:
+    measured = fs.with_allocation(fs.find("ext4"), goal=True, stream=True).settings
+    assert {Path(name).name: int(value) for name, value in measured} == tool.TUNED
 
 
 @pytest.mark.parametrize("more", [(), ("-O", "bigalloc", "-C", "16384")])

@@ -214,6 +214,21 @@ def loop(backing: Path) -> Iterator[Path]:
         stock("losetup", "--detach", device)
 
 
+def say_mounted(volume: Path, mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a kernel say to the tool that the image is mounted over loop7; `mount` is what mountinfo says of it."""
+    sys = volume.parent / "sys"
+    loop = sys / "block/loop7"
+    (loop / "loop").mkdir(parents=True)
+    (loop / "loop/backing_file").write_text(f"{volume}\n")
+    (loop / "dev").write_text("7:7\n")
+    (sys / "dev/block").mkdir(parents=True)
+    (sys / "dev/block/7:7").symlink_to("../../block/loop7")
+    info = volume.parent / "mountinfo"
+    info.write_text(f"36 25 7:7 {mount}\n")
+    monkeypatch.setattr(tool, "SYSFS", sys)
+    monkeypatch.setattr(tool, "MOUNTINFO", info)
+
+
 def fakes(folder: Path, **programs: str) -> str:
     """A PATH in which these programs are scripts; `real NAME` in one of them runs the stock program."""
     place = folder / "fakes"

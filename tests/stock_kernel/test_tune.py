@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,11 +76,18 @@ def booting(kernel: stock_kernel.Kernel, folder: Path) -> stock_kernel.Guest:
     return stock_kernel.Guest(kernel.image, stock_kernel.packed(root, folder / "initrd"), memory_mib=1024)
 
 
+@pytest.fixture
+def place(workshop: Path) -> Iterator[Path]:
+    """A folder for the disks, gone after the test."""
+    with tempfile.TemporaryDirectory(dir=workshop) as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("suite", bare_root.SUITES)
 def test_systemd_sets_the_settings_after_each_mount(
-    suite: str, kernel: stock_kernel.Kernel, module: stock_kernel.Module, tmp_path: Path
+    suite: str, kernel: stock_kernel.Kernel, module: stock_kernel.Module, place: Path
 ) -> None:
-    disk, data = tmp_path / "root.img", tmp_path / "data.img"
+    disk, data = place / "root.img", place / "data.img"
     with Terminal(Console(stderr=True)) as progress, bare_root.unpacked(suite, progress) as root:
         (package,) = (module.folder / "packages").glob("ext4lazy-tools_*.deb")
         shutil.copy(package, root.folder / "tools.deb")
@@ -93,7 +102,7 @@ def test_systemd_sets_the_settings_after_each_mount(
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root.folder, disk, "4G"], check=True)
     with data.open("wb") as file:
         file.truncate(512 << 20)
-    said = booting(kernel, tmp_path).boot("", [disk, data], folder=tmp_path)
+    said = booting(kernel, place).boot("", [disk, data], folder=place)
     assert [said.one(name) for name in ("before", "tuned", "mounted", "started", "undone", "after")] == [
         PLAIN, TUNED, TUNED, TUNED, PLAIN, PLAIN,
     ]  # fmt: skip
