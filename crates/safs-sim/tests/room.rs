@@ -119,6 +119,29 @@ fn room_that_was_given_back_can_be_used_again_and_nobody_waits_for_more_than_a_z
     }
 }
 
+/// Deletions paid for no cleaning: the first write after many of them emptied a whole zone, and looked up all that lives there.
+#[test]
+fn the_first_write_after_deletions_on_a_full_disk_waits_for_no_zone() {
+    for seed in seeds(4) {
+        let mut random = Random::new(seed);
+        let mut fs = FileSystem::mount(made(RamDevice::new(8, 40, 2048)), Options::default(), 1)
+            .expect("it was made");
+        let mut files: Vec<usize> = (0..)
+            .take_while(|at| file(&mut fs, *at, 20 << 10).is_some())
+            .collect();
+        for _ in 0..files.len() / 2 {
+            let number = files.swap_remove(random.below(files.len() as u64) as usize);
+            fs.unlink(ROOT_INO, &name(number)).expect("deleting works");
+        }
+        let before = fs.counters();
+        file(&mut fs, 1_000_000, BLOCK).expect("half of all is free");
+        let after = fs.counters();
+        assert!(before.compacted > 0, "nothing was cleaned");
+        assert_eq!(after.compacted, before.compacted);
+        assert_eq!(after.moved_bytes, before.moved_bytes);
+    }
+}
+
 /// What was written behind gaps counted for nothing: 6 GB waited where 320 MiB are allowed.
 #[test]
 fn what_waits_behind_gaps_has_a_limit_for_all_files_together() {

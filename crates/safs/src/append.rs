@@ -150,6 +150,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let streams: Vec<Ino> = streams.iter().map(|(ino, _)| *ino).collect();
         if bytes as u64 >= segment / 2 {
             self.push(&parts)?;
+            self.forget_all_idle(&parts)?;
         }
         if self.staged.waiting.bytes > self.options.buffer_bytes {
             for ino in streams {
@@ -439,10 +440,11 @@ impl<D: ZonedDevice> FileSystem<D> {
         self.push(&parts)?;
         self.flush()?;
         self.staged.dirty_since_ns = None;
-        for part in parts {
-            self.forget_idle(part.ino)?;
-        }
-        Ok(())
+        self.forget_all_idle(&parts)
+    }
+
+    fn forget_all_idle(&mut self, parts: &[Part]) -> Result {
+        parts.iter().try_for_each(|part| self.forget_idle(part.ino))
     }
 
     /// To be called now and then, with the time: what has waited too long is made durable.

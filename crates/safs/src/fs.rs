@@ -77,8 +77,10 @@ pub(crate) struct Policy {
     pub room_retry_bytes: u64,
     /// The zone that is being emptied, a part for each call.
     pub cleaning: Option<Cleaning>,
-    /// Bytes that were accepted before housekeeping came last, and bytes that are to move for them while room is short.
+    /// Bytes that were accepted and that died before housekeeping came last, and bytes that are to move for them while room
+    /// is short.
     pub accepted_before: u64,
+    pub died_before: u64,
     pub owed_bytes: u64,
     /// Why housekeeping failed last: no answer to any call.
     pub trouble: Option<String>,

@@ -18,6 +18,8 @@ const ROOM_ROUNDS: usize = 64;
 /// Zones' worth of room below which some is made before anyone asks: one for a part of a cleaning that is going on to open,
 /// one for whoever writes meanwhile.
 const LOW_ZONES: u64 = 2;
+/// What the next write may need: the kernel's largest, and its headers.
+const NEXT_WRITE_BLOCKS: u64 = 512;
 /// So much moves for what was accepted: a zone that is worth moving gives a twentieth at least, less its headers.
 const MOVES_FOR_ACCEPTED: u64 = 32;
 /// The part of a zone that has to be written, or to die, before room is looked for again where there was none.
@@ -88,16 +90,22 @@ impl<D: ZonedDevice> FileSystem<D> {
     }
 
     /// Parts of zones are emptied before anyone lacks their room, so that no writer waits for a whole one: as much as what was
-    /// accepted pays for, a part for each call, and more only for a call that writes much. Deletions pay nothing: what is
-    /// moved while others die may die next.
+    /// accepted pays for, a part for each call, and more only for a call that writes much. Deletions pay nothing, because what
+    /// is moved while others die may die next; but when the next write would wait, they pay as much as died.
     fn make_room_in_advance(&mut self) -> Result {
         let accepted = self.counters.accepted_bytes;
+        // What moved died where it was.
+        let died = self.zones.died - self.counters.moved_bytes;
         let since = accepted - std::mem::replace(&mut self.policy.accepted_before, accepted);
+        let died_since = died - std::mem::replace(&mut self.policy.died_before, died);
         if !self.is_low() {
             self.policy.owed_bytes = 0;
             return Ok(());
         }
         self.policy.owed_bytes += since * MOVES_FOR_ACCEPTED;
+        if self.log_blocks_left() < NEXT_WRITE_BLOCKS {
+            self.policy.owed_bytes += died_since;
+        }
         let part = PART_BYTES.min(self.zone_bytes());
         for _ in 0..=since * MOVES_FOR_ACCEPTED / PART_BYTES {
             let changed = accepted + self.zones.died;
