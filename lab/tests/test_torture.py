@@ -110,9 +110,21 @@ def test_many_volumes_have_every_feature() -> None:
     assert "external-journal" not in torture.lacking(lives, ("external-journal",))[0]
 
 
+def test_with_data_in_order_each_life_moves_data_unless_it_has_clusters() -> None:
+    moved = {torture.MOVED: 1}
+    ordered = [replace(life(number, **moved), relocates=True) for number in range(2)]
+    assert torture.lacking(ordered) == []
+    stayed = replace(life(1), relocates=True)
+    assert torture.lacking([ordered[0], stayed]) == ["Life 1 of volume 0 moved no block of data."]
+    assert torture.lacking([ordered[0], replace(stayed, shape=Shape(0, 64, "bigalloc"))]) == []
+
+
 def test_what_the_mounts_of_a_life_counted_is_summed() -> None:
-    first, second = "snapshots:3\nlog_blocks:99\nrebuilt:7\n", "snapshots:2\nlog_blocks:99\nrebuilt:8\n"
-    assert torture.counts_of([first, second]) == {"snapshots": 5, "log_blocks": 99, "rebuilt": 7}
+    first = "snapshots:3\nlog_blocks:99\nrebuilt:7\ndata_relocated_blocks:4\n"
+    second = "snapshots:2\nlog_blocks:99\nrebuilt:8\ndata_relocated_blocks:5\n"
+    assert torture.counts_of([first, second]) == {
+        "snapshots": 5, "log_blocks": 99, "rebuilt": 7, torture.MOVED: 9
+    }  # fmt: skip
 
 
 def test_the_table_has_a_row_for_each_log_and_the_sum() -> None:
@@ -126,6 +138,9 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "records"
     torture.write_record(path, life(3), "key", 1, processors=4, kcsan=True)
     assert torture.read_records(path) == [("key", "4 processors with KCSAN", life(3))]
+    ordered = replace(life(4), relocates=True)
+    torture.write_record(path, ordered, "key", 1, processors=1)
+    assert torture.read_records(path)[1:] == [("key", "one processor, data in order", ordered)]
 
 
 def test_the_page_shows_the_records() -> None:

@@ -17,12 +17,15 @@ from shingle.failure import Failure
 from shingle.machine.progress import Terminal
 from shingle.verify import races, smp, torture
 
+NEXT = "next:sanitize"
+
 
 @click.command(
     "torture",
     epilog=examples(
         "torture --operations 100000",
         "torture --operations 10000000 --seed 7 --record results/torture.jsonl",
+        "torture --data-in-order --operations 100000",
         "torture --smp --operations 500000",
         "torture --stock-kernel --operations 100000",
     ),
@@ -34,6 +37,7 @@ from shingle.verify import races, smp, torture
 )
 @click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
 @click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
+@click.option("--data-in-order", is_flag=True, help="With data_relocate, too, on the kernel next:sanitize.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
 @click.option("--without", default="", help="Leave out these features, separated by commas (docs/results/torture.md).")
@@ -48,6 +52,7 @@ def command(
     mix: int,
     on_smp: bool,
     kcsan: bool,
+    data_in_order: bool,
     on_stock: bool,
     only: int | None,
     without: str,
@@ -62,11 +67,13 @@ def command(
     done: list[torture.Life] = []
     others = Counter[str]()
     left_out = comma_separated(without)
+    if data_in_order and (on_smp or on_stock):
+        raise click.UsageError("--data-in-order runs on User-Mode Linux: leave out --smp and --stock-kernel.")
     with Terminal(err) as progress:
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            variant = build.chosen(variant)
+            variant = build.chosen(NEXT if data_in_order else variant)
             if on_smp:
                 variant = build.KCSAN if kcsan else build.SMP
             built = build.everything(variant, progress=progress)
@@ -80,15 +87,15 @@ def command(
                 )
             else:
                 # The kernel that counts lines has no kmemleak.
-                leaks = variant == "sanitize"
                 series = torture.series(
-                    built, operations, seed, mix=mix, only=only, without=left_out, leaks=leaks, tell=tell
-                )
+                    built, operations, seed, mix=mix, only=only, without=left_out,
+                    leaks=variant in ("sanitize", NEXT), relocates=data_in_order, tell=tell,
+                )  # fmt: skip
             for life in series:
                 done.append(life)
                 out.print(torture.described(life), soft_wrap=True)
                 if not emulated:
-                    out.print(f"  {torture.replayed(seed, mix, life)}", soft_wrap=True)
+                    out.print(f"  {torture.replay(seed, mix, life.shape.number, data_in_order)}", soft_wrap=True)
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
                     torture.write_record(record_file, life, kernel, seed, processors=processors, kcsan=kcsan)

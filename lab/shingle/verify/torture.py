@@ -168,6 +168,8 @@ COUNTED = (
     "snapshots", "snapshot_blocks", "mount_snapshots", "mount_blocks", "logged_blocks", "relogged", "demoted", "swept",
     "emergency", "scrubbed_blocks", "log_reads",
 )  # fmt: skip
+# Blocks of data that got another place, one folder above; a kernel without data_relocate does not tell it.
+MOVED = "data_relocated_blocks"
 # As it is at the end of a life's first mount.
 FIRST = ("rebuilt", "log_blocks", "live_blocks")
 
@@ -186,6 +188,8 @@ class Life:
     counts: Mapping[str, int] = field(default_factory=dict)
     # Bytes that the oracle for data wrote and compared.
     compared_bytes: int = 0
+    # Whether data_relocate was on.
+    relocates: bool = False
 
     @property
     def wraps(self) -> int:
@@ -210,7 +214,8 @@ def counts_of(texts: Sequence[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for text in texts:
         for name, value in re.findall(r"^(\w+):(\d+)$", text, re.MULTILINE):
-            counts[name] = counts.get(name, 0) + int(value) if name in COUNTED else counts.get(name, int(value))
+            is_summed = name in (*COUNTED, MOVED)
+            counts[name] = counts.get(name, 0) + int(value) if is_summed else counts.get(name, int(value))
     return counts
 
 
@@ -248,6 +253,10 @@ def lacking(lives: Sequence[Life], without: Sequence[str] = ()) -> list[str]:
         for name in names:
             if group and name in told and total(group, name) == 0:
                 found.append(f"In {len(group)} lives with {what} {_SHIPPED[name]}.")
+    for life in lives:
+        # Clusters stay where they are.
+        if life.relocates and life.shape.feature != "bigalloc" and life.counts.get(MOVED, 0) == 0:
+            found.append(f"Life {life.number} of volume {life.shape.number} moved no block of data.")
     for life in shipped:
         if life.counts.get("snapshots") == 0:
             found.append(f"Life {life.number} of volume {life.shape.number} wrote no snapshot.")
@@ -353,8 +362,11 @@ def cut_off(image: Path, start: int, size: int, target: Path) -> Path:
 class Volume:
     """The lives of one volume."""
 
-    def __init__(self, built: build.Built, seed: int, shape: Shape, mix: int, folder: Path, leaks: bool) -> None:
+    def __init__(
+        self, built: build.Built, seed: int, shape: Shape, mix: int, folder: Path, leaks: bool, relocates: bool
+    ) -> None:
         self._built = built
+        self._relocates = relocates
         self._seed = seed
         self.shape = shape
         self._mix = mix
@@ -389,7 +401,8 @@ class Volume:
         ]
 
     def _counts(self, name: str) -> job.Step:
-        command = f"cd {self._statistics} && grep -s . {' '.join((*COUNTED, *FIRST))} /dev/null || true"
+        own = f"cd {self._statistics} && grep -s . {' '.join((*COUNTED, *FIRST))} /dev/null"
+        command = f"{own}; cd {self._statistics}/.. && grep -s . {MOVED} /dev/null || true"
         return job.run(["/bin/sh", "-c", command], stdout=f"{name}.counts")
 
     def _looks_for_leaks(self, number: int) -> bool:
@@ -404,7 +417,8 @@ class Volume:
         return [job.run(["/bin/sh", "-c", loop.format(start, size, number)]) for number, start, size in places]
 
     def _mounted(self) -> list[job.Step]:
-        steps = [job.mount("ext4", self.shape.made.mount_options) | {"device": self._device}]
+        options = ",".join((self.shape.made.mount_options, *(("data_relocate",) if self._relocates else ())))
+        steps = [job.mount("ext4", options) | {"device": self._device}]
         return [*steps, self._oracle("unlock", "/mnt")] if self.shape.made.secret else steps
 
     def _made(self) -> list[job.Step]:
@@ -481,7 +495,7 @@ class Volume:
 
     @property
     def replay(self) -> str:
-        return f"Again: ./shingle torture --seed {self._seed} --mix {self._mix} --volume {self.shape.number}"
+        return f"Again: {replay(self._seed, self._mix, self.shape.number, self._relocates)}"
 
     def _live(self, number: int) -> Life:
         began = time.monotonic()
@@ -510,7 +524,8 @@ class Volume:
         for path in out.iterdir():
             path.unlink()
         operations = operations_of(self._mix, names)
-        return Life(number, seed, self.shape, operations, time.monotonic() - began, policy, counts, compared)
+        seconds = time.monotonic() - began
+        return Life(number, seed, self.shape, operations, seconds, policy, counts, compared, self._relocates)
 
     def _checked(self, disk: Path, number: int) -> None:
         image, journal = self._folder / "image", None
@@ -531,7 +546,7 @@ def _number(pattern: str, text: str) -> int:
 
 def series(
     built: build.Built, operations: int, seed: int, *, mix: int, only: int | None = None, without: Sequence[str] = (),
-    leaks: bool = True, width: int = 2, tell: Callable[[str], None] = lambda text: None,
+    leaks: bool = True, relocates: bool = False, width: int = 2, tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
     """Lives until so many operations are done, `width` volumes side by side; or those of `only` one volume."""
     drawn = shapes(seed, without)
@@ -547,7 +562,7 @@ def series(
             for shape in chosen:
                 folder = name / str(shape.number)
                 folder.mkdir()
-                volumes.append(Volume(built, seed, shape, mix, folder, leaks))
+                volumes.append(Volume(built, seed, shape, mix, folder, leaks, relocates))
             for number in range(LIVES):
                 tell(f"{done:,} of {operations:,} operations; life {number} of volume {chosen[0].number}")
                 for life in process.in_parallel([partial(each.live, number) for each in volumes], width=width):
@@ -562,15 +577,18 @@ def series(
 def described(life: Life) -> str:
     """One line on a life."""
     shape, counts = life.shape, life.counts
+    snapshots = f"{counts.get('snapshots', 0):,} snapshots"
+    moved = f", {counts.get(MOVED, 0):,} blocks of data moved" if life.relocates else ""
     return (
         f"volume {shape.number}, life {life.number}, seed {life.seed}: {shape.feature}, log of {shape.log_mib} MiB, "
-        f"{life.policy}: {counts.get('rebuilt', 0):,} blocks taken over, {counts.get('snapshots', 0):,} snapshots, "
+        f"{life.policy}: {counts.get('rebuilt', 0):,} blocks taken over, {snapshots}{moved}, "
         f"{life.wraps} wraps, {life.operations:,} operations in {life.seconds:.0f} s"
     )
 
 
-def replayed(seed: int, mix: int, life: Life) -> str:
-    return f"./shingle torture --seed {seed} --mix {mix} --volume {life.shape.number}"
+def replay(seed: int, mix: int, volume: int, relocates: bool) -> str:
+    what = " --data-in-order" if relocates else ""
+    return f"./shingle torture{what} --seed {seed} --mix {mix} --volume {volume}"
 
 
 # --- Records ------------------------------------------------------------------
@@ -586,6 +604,8 @@ def write_record(path: Path, life: Life, kernel: str, seed: int, *, processors: 
     }  # fmt: skip
     if kcsan:
         line["kcsan"] = True
+    if life.relocates:
+        line["relocates"] = True
     with path.open("a") as file:
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
@@ -599,9 +619,10 @@ def read_records(path: Path) -> list[tuple[str, str, Life]]:
         shape = Shape(line["volume"], line["log_mib"], line["feature"])
         life = Life(
             line["life"], line["life_seed"], shape, line["operations"], line["host"]["seconds"], line["policy"],
-            line["counts"], line["compared_bytes"],
+            line["counts"], line["compared_bytes"], line.get("relocates", False),
         )  # fmt: skip
         where = "one processor" if line["processors"] == 1 else f"{line['processors']} processors"
         where += " with KCSAN" if line.get("kcsan") else ""
+        where += ", data in order" if life.relocates else ""
         found.append((line["versions"]["kernel"], where, life))
     return found
