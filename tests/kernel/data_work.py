@@ -10,7 +10,9 @@ data_work.py places FILE                     prints where the blocks of a file a
 data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
 data_work.py cuts TURNS                      overwrites, and truncates and punches holes beside
 data_work.py quota                           overwrites of somebody who is at the limit of the quota
+data_work.py swap                            swapon of a file that somebody writes to
 data_work.py late                            a direct write that takes long, and the same block overwritten meanwhile
+data_work.py again                           the same, and the block is written again as it is
 
 A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
 """
@@ -24,16 +26,20 @@ import json
 import mmap
 import os
 import random
+import signal
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 ROOT = "/mnt/data"
 NOTES = "/run/out/notes.json"
 BLOCK = 4096
 MIB = 1 << 20
+# EXT4_IOC_MOVE_EXT and EXT4_IOC_REWRITE
+_MOVE_EXT, _REWRITE = 0xC028660F, 0x4010662F
 # Files that come and go, and take what others leave.
 PASSING = 1000
 libc = ctypes.CDLL(None, use_errno=True)
@@ -98,6 +104,29 @@ def begin_writing(fd: int) -> None:
     checked(libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 2), "sync_file_range")
 
 
+def move_extents(fd: int, first: int, count: int) -> None:
+    """Blocks of a file change places with those of a file without a name; without room for one nothing happens."""
+    donor = os.open(ROOT, os.O_RDWR | os.O_TMPFILE)
+    try:
+        os.posix_fallocate(donor, first * BLOCK, count * BLOCK)
+        argument = struct.pack("<IIQQQQ", 0, donor, first, first, count, 0)
+        fcntl.ioctl(fd, _MOVE_EXT, argument)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EBUSY):
+            raise
+    finally:
+        os.close(donor)
+
+
+def rewrite(fd: int, first: int, count: int) -> None:
+    """Blocks are written again as they are, if they move (with data_relocate)."""
+    try:
+        fcntl.ioctl(fd, _REWRITE, struct.pack("<QQ", first * BLOCK, count * BLOCK))
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+
+
 def make(files: str, blocks: str, leave_mib: str | None = None) -> None:
     notes = Notes()
     os.mkdir(ROOT)
@@ -153,8 +182,10 @@ class Overwriter:
             self.sync(file, os.fsync)
         elif what < 4:
             self.sync(file, os.fdatasync)
-        elif what < 7:
+        elif what < 6:
             self.commit_beside()
+        elif what < 7:
+            self.tidy()
         elif what < 9 and not self.alone:
             self.pass_by()
 
@@ -170,6 +201,23 @@ class Overwriter:
             if file != synced:
                 begin_writing(self.fds[file])
         self.sync(synced, os.fsync)
+
+    def tidy(self) -> None:
+        """Blocks get another place, as a defragmenter or tidy.py does it, and are written back amid the commit."""
+        synced, *others = self.chance.sample(self.own, len(self.own))
+        how = self.chance.choice((move_extents, rewrite))
+        for file in others:
+            count = self.chance.choice((1, 7, 30))
+            first = self.chance.randrange(len(self.notes.files[file]) - count + 1)
+            how(self.fds[file], first, count)
+        os.utime(self.fds[synced])
+
+        def write_back() -> None:
+            time.sleep(0.005)
+            for file in others:
+                begin_writing(self.fds[file])
+
+        together(partial(self.sync, synced, os.fsync), write_back)
 
     def pass_by(self) -> None:
         """A file that takes blocks which are free, or should not be."""
@@ -232,10 +280,10 @@ def check() -> None:
     print(f"compared {sum(map(len, notes.files.values()))} blocks")
 
 
-def extents(fd: int) -> list[tuple[int, int, int]]:
-    """First block, place and length of each extent."""
+def extents(fd: int, sync: bool = True) -> list[tuple[int, int, int]]:
+    """First block, place and length of each extent, after what is dirty was written, or before."""
     most = 4000
-    head = struct.pack("<QQIIII", 0, (1 << 64) - 1, 1, 0, most, 0)
+    head = struct.pack("<QQIIII", 0, (1 << 64) - 1, int(sync), 0, most, 0)
     got = bytearray(head + bytes(56 * most))
     fcntl.ioctl(fd, 0xC020660B, got)
     found = struct.unpack_from("<QQIIII", got)[3]
@@ -357,6 +405,12 @@ def cuts(turns: str) -> None:
     notes.save()
 
 
+def write_directly(data: bytes) -> None:
+    own, page = os.open(path(0), os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
+    page[:] = data
+    os.pwrite(own, page, 0)
+
+
 def late() -> None:
     """The direct write began first and ends last, so it is what counts."""
     notes = Notes.read()
@@ -366,17 +420,27 @@ def late() -> None:
         assert pages[:BLOCK] == contents(0, 0, notes.files[0][0])
         mapped, direct = notes.next(0, 0), notes.next(0, 0)
 
-        def slowly() -> None:
-            own, page = os.open(path(0), os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
-            page[:] = direct
-            os.pwrite(own, page, 0)
-
         def meanwhile() -> None:
             time.sleep(0.3)
             pages[:BLOCK] = mapped
             pages.flush(0, BLOCK)
 
-        together(slowly, meanwhile)
+        together(partial(write_directly, direct), meanwhile)
+    os.sync()
+    notes.save()
+
+
+def again() -> None:
+    """The direct write is what counts, whenever the block is written again."""
+    notes = Notes.read()
+    fd = os.open(path(0), os.O_RDWR)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def meanwhile() -> None:
+        time.sleep(0.3)
+        fcntl.ioctl(fd, _REWRITE, struct.pack("<QQ", 0, BLOCK))
+
+    together(partial(write_directly, notes.next(0, 0)), meanwhile)
     os.sync()
     notes.save()
 
@@ -427,8 +491,41 @@ def quota() -> None:
     print(f"used {used} before and {_space(user)} after")
 
 
+def swap() -> None:
+    """Somebody writes to a mapping of the file until swapon is over, which makes that an error."""
+    name, size = "/mnt/swap", 1024 * BLOCK
+    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    os.pwrite(fd, bytes(size), 0)
+    header = bytearray(BLOCK)
+    struct.pack_into("<3I", header, 1024, 1, size // BLOCK - 1, 0)
+    header[-10:] = b"SWAPSPACE2"
+    os.pwrite(fd, header, 0)
+    os.fsync(fd)
+    writer = os.fork()
+    if writer == 0:
+        with mmap.mmap(fd, 0) as pages:
+            while True:
+                for number in range(1, size // BLOCK, 7):
+                    pages[number * BLOCK] = 1
+                # A program that only computes takes no time in the machine, and nobody else gets any.
+                time.sleep(0.001)
+    time.sleep(0.1)
+    os.fdatasync(fd)
+    before = extents(fd)
+    checked(libc.swapon(name.encode(), 0), "swapon")
+    known = extents(fd, sync=False)
+    _, status = os.waitpid(writer, 0)
+    os.sync()
+    after = extents(fd)
+    checked(libc.swapoff(name.encode()), "swapoff")
+    assert os.WTERMSIG(status) == signal.SIGBUS, status
+    assert len(before) > 1, f"nothing moved before: {before}"
+    assert after == known, f"{known} became {after}"
+    print(f"{len(before)} extents before, {len(known)} as swap, {len(after)} after")
+
+
 VERBS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, quota)
+    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, again, quota, swap)
 }
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
 from shingle.machine.console import Trouble
+from shingle.paths import IN_MACHINE
 
 pytestmark = pytest.mark.machine
 
@@ -70,9 +71,12 @@ def formatted_for(bench: Bench) -> FormattedDrive:
     return bench.formatted(SMR, capacity_bytes=CAPACITY_BYTES, seed=SEED)
 
 
-def boot(bench: Bench, steps: Sequence[job.Step], drive: Path, notes: Path | None = None, **more: object) -> Booted:
+def boot(
+    bench: Bench, steps: Sequence[job.Step], drive: Path, notes: Path | None = None, tools: Sequence[Path] = (),
+    **more: object,
+) -> Booted:  # fmt: skip
     """The notes go along from one machine to the next."""
-    files = (PROGRAM, FSX.program(), *([] if notes is None else [notes]))
+    files = (PROGRAM, FSX.program(), *tools, *([] if notes is None else [notes]))
     booted = bench.boot(
         steps, drive=drive, seed=SEED, files=files, memory_mib=512, host_limit_s=900, **more  # type: ignore[arg-type]
     )  # fmt: skip
@@ -160,6 +164,57 @@ def test_blocks_move_below_fsx(next_bench: Bench, operations: int) -> None:
     booted = boot(next_bench, steps, formatted.file, save=True)
     assert stress.statistics(booted)["moved"] > operations // 20
     next_bench.assert_clean(booted.saved_drive, recover=True)
+
+
+def test_a_swap_file_stays_where_it_is(next_bench: Bench) -> None:
+    formatted = formatted_for(next_bench)
+    steps = next_bench.mounted(formatted, work("swap"), moved(), options=BOTH)
+    booted = boot(next_bench, steps, formatted.file, save=True)
+    assert stress.statistics(booted)["moved"] > 3
+    next_bench.assert_clean(booted.saved_drive, recover=True)
+
+
+# --- Tidying ---------------------------------------------------------------------------
+
+TIDY = IN_MACHINE / "tidy.py"
+
+
+def tidy(name: str, *more: str) -> job.Step:
+    argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", *more]
+    return job.run(argv, stdout=f"{name}.txt")
+
+
+def tidied(bench: Bench) -> None:
+    """Files that were torn apart become whole, stretches become free, contents and times stay."""
+    formatted = formatted_for(bench)
+    times = ["/bin/sh", "-c", "find /mnt/data -type f -printf '%p %s %T@ %C@\\n' | sort"]
+    steps = bench.mounted(
+        formatted, work("make", 30, 64), work("overwrite", 1, 400), job.sync(), job.run(times, stdout="before.times"),
+        tidy("before", "--dry-run"), tidy("tidied"), tidy("after", "--dry-run"), tidy("again"), work("check"),
+        job.run(times, stdout="after.times"), moved(), options=f"{BOTH},data_stretch_kb=1024",
+    )  # fmt: skip
+    booted = boot(bench, steps, formatted.file, save=True, tools=(TIDY,))
+    print(booted.text("before.txt"), booted.text("tidied.txt"), booted.text("again.txt"))
+    assert booted.text("before.times") == booted.text("after.times")
+
+    def planned(name: str) -> tuple[int, int]:
+        found = re.search(r"(\d+) regions and (\d+) files in pieces", booted.text(f"{name}.txt"))
+        assert found is not None
+        return int(found[1]), int(found[2])
+
+    def freed(name: str) -> int:
+        found = re.search(r"(\d+) before, (\d+) now", booted.text(f"{name}.txt"))
+        assert found is not None
+        return int(found[2]) - int(found[1])
+
+    assert planned("before")[1] > 20, "nothing was torn apart"
+    assert planned("after")[0] > 0 == planned("after")[1], "no region has little in it, or files are in pieces"
+    assert freed("tidied") > 20 and freed("again") > 0
+    assert_kept(bench, booted)
+
+
+def test_tidying_joins_files_and_frees_stretches(next_bench: Bench) -> None:
+    tidied(next_bench)
 
 
 # --- No room ---------------------------------------------------------------------------
@@ -293,6 +348,39 @@ def test_a_write_that_fails_loses_nothing_that_was_synced(next_bench: Bench) -> 
     refused(next_bench)
 
 
+# --- What cannot be read -----------------------------------------------------------------
+
+
+def debugfs(image: Path, request: str) -> str:
+    done = subprocess.run(
+        ["/sbin/debugfs", "-R", request, image], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+def bitmaps(bench: Bench) -> None:
+    """Only one group's bitmap of blocks can be read: all new data go there."""
+    formatted = formatted_for(bench)
+    # Bitmaps of groups in which nothing ever was are made, not read.
+    everywhere = job.run(["/bin/sh", "-c", "fallocate -l 800M /mnt/full; sync; rm /mnt/full"])
+    steps = bench.mounted(formatted, work("make", FILES, BLOCKS), everywhere, options=RELOCATE)
+    made = boot(bench, steps, formatted.file, save=True)
+    said = debugfs(bench.recovered(made.saved_drive), "stats")
+    places = [int(place) for place in re.findall(r"block bitmap at (\d+)", said)]
+    assert len(places) == CAPACITY_BYTES >> 27
+    steps = [
+        job.mount("ext4", "data_stream,errors=continue"), work("overwrite", 1, 60), work("check"),
+        job.run(["/bin/umount", "/mnt"], may_fail=True),
+    ]  # fmt: skip
+    failing = plan(bench, "".join(rule("unreadable", place, 1) for place in places[:-1]))
+    booted = boot(bench, steps, made.saved_drive, made.out / "notes.json", faults=failing, expected=tuple(Trouble))
+    assert "Cannot read block bitmap" in booted.outcome.console
+
+
+def test_a_group_whose_bitmap_cannot_be_read_has_no_stretch(next_bench: Bench) -> None:
+    bitmaps(next_bench)
+
+
 # --- Power cuts ---------------------------------------------------------------------------
 
 _DISK_MIB = 32
@@ -337,7 +425,7 @@ class Record:
         return cut, wrong
 
 
-def recorded(bench: Bench, seed: int, options: str, turns: int = 140) -> Record:
+def recorded(bench: Bench, seed: int, options: str, turns: int = 140, provoke: str = "nothing") -> Record:
     """A nearly full disk on which blocks that are given up soon get another owner."""
     image, disk, record = (bench.folder / name for name in ("base.img", "base.disk", "record"))
     with image.open("wb") as file:
@@ -354,7 +442,7 @@ def recorded(bench: Bench, seed: int, options: str, turns: int = 140) -> Record:
         job.mount("ext4", f"noatime,{options}"), work("make", FILES, BLOCKS, 4), job.mark("begun"),
         work("overwrite", seed, turns, MARKS), moved(),
     ]  # fmt: skip
-    arguments = ("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048")
+    arguments = ("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048", f"jbd2.provoke={provoke}")
     booted = bench.boot(
         steps, drive=disk, seed=seed, memory_mib=256, files=(PROGRAM,), kernel_arguments=arguments, trace=True,
         host_limit_s=600,
@@ -367,8 +455,10 @@ def recorded(bench: Bench, seed: int, options: str, turns: int = 140) -> Record:
     return Record(bench, disk, record, kind, marks, Written.of(booted.out / "notes.json"), counted)
 
 
-def cut_everywhere(bench: Bench, seed: int, options: str, states: int) -> Counter[str]:
-    record = recorded(bench, seed, options)
+def cut_everywhere(
+    bench: Bench, seed: int, options: str, states: int, provoke: str = "nothing"
+) -> Counter[str]:  # fmt: skip
+    record = recorded(bench, seed, options, provoke=provoke)
     assert record.moved > 200, record.moved
     fates: Counter[str] = Counter()
     for number in range(states):

@@ -16,9 +16,11 @@ import pytest
 
 from harness import Bench
 from kernel import stress, test_data_in_order
-from kernel.test_data_in_order import BLOCKS, BOTH, FILES, boot, formatted_for, moved, work
+from kernel.test_data_in_order import BLOCKS, BOTH, FILES, RELOCATE, boot, formatted_for, moved, work
 from shingle.build import build
 from shingle.failure import Failure
+from shingle.machine import job
+from shingle.machine.console import Trouble
 from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine
@@ -26,19 +28,46 @@ pytestmark = pytest.mark.machine
 HOLDS = r"holds|blocks are wrong"
 
 
-def late_direct(bench: Bench) -> None:
-    """A direct write that takes a second, while the same block is written through a mapping."""
+def late_direct(bench: Bench, verb: str) -> None:
+    """A direct write that takes a second, while the same block is written through a mapping, or again as it is."""
     formatted = formatted_for(bench)
     steps = bench.mounted(
-        formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(), work("late"), work("check"),
+        formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 10), moved(), work(verb), work("check"),
         options=BOTH,
     )  # fmt: skip
     booted = boot(bench, steps, formatted.file, kernel_arguments=("jbd2.provoke=slow-direct",))
     assert stress.statistics(booted)["moved"] > 0
 
 
-def cut(bench: Bench, seed: int, states: int) -> None:
-    test_data_in_order.cut_everywhere(bench, seed, test_data_in_order.CUT_OPTIONS, states)
+def cut(bench: Bench, seed: int, states: int, provoke: str = "nothing") -> None:
+    test_data_in_order.cut_everywhere(bench, seed, test_data_in_order.CUT_OPTIONS, states, provoke)
+
+
+def split(bench: Bench) -> None:
+    """The first split of a leaf of a file's tree fails; what was synced before is there."""
+    formatted = formatted_for(bench)
+    mounted = bench.mounted(
+        formatted, work("make", 1, 4096), job.write("/sys/module/jbd2/parameters/provoke", "split"),
+        work("overwrite", 2, 600, f"{job.OUT}/marks.txt"), moved(), job.save(), options=f"{RELOCATE},errors=continue",
+    )  # fmt: skip
+    booted = boot(bench, mounted[:-1], formatted.file, save=True, expected=tuple(Trouble))
+    assert stress.statistics(booted)["moved"] > 0
+    tree = test_data_in_order.dumped(bench.recovered(booted.saved_drive), bench.folder)
+    written = test_data_in_order.Written.of(booted.out / "notes.json")
+    wrong = written.wrong(tree, booted.text("marks.txt").splitlines())
+    assert not wrong, "\n".join(wrong[:9])
+    assert "ended with" in booted.text("overwrite.txt"), "no split failed"
+
+
+def unreadable(bench: Bench) -> None:
+    """The mapping of a file is in memory, and the tree that it came from cannot be read any more."""
+    formatted = formatted_for(bench)
+    steps = bench.mounted(
+        formatted, work("make", FILES, BLOCKS), job.write("/sys/module/jbd2/parameters/provoke", "unreadable-tree"),
+        work("overwrite", 1, 40, "alone"), work("check"), moved(), options=BOTH,
+    )  # fmt: skip
+    booted = boot(bench, steps, formatted.file)
+    assert stress.statistics(booted)["moved"] == 0
 
 
 @dataclass(frozen=True)
@@ -52,10 +81,15 @@ class Guard:
 
 GUARDS = (
     Guard("relocate-no-wait", partial(cut, seed=2, states=60), HOLDS),
+    Guard("relocate-before-commit", partial(cut, seed=2, states=60, provoke="slow-ordered"), HOLDS),
     Guard("relocate-free-at-once", partial(cut, seed=2, states=60), HOLDS),
     Guard("relocate-error-committed", test_data_in_order.refused, HOLDS),
-    Guard("relocate-beside-direct", late_direct, HOLDS, quick=True),
+    Guard("relocate-beside-direct", partial(late_direct, verb="late"), HOLDS, quick=True),
+    Guard("rewrite-beside-direct", partial(late_direct, verb="again"), "Possible data corruption", quick=True),
     Guard("relocate-fsync-forgets", partial(cut, seed=2, states=60), "newer was synced"),
+    Guard("relocate-needs-the-tree", unreadable, r"ended with|status"),
+    Guard("relocate-split-committed", split, HOLDS),
+    Guard("stream-needs-each-bitmap", test_data_in_order.bitmaps, "blocks are wrong|Input/output error"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
     Guard("relocate-stale-cache", test_data_in_order.moves, HOLDS, quick=True),
 )
