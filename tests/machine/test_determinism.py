@@ -97,6 +97,38 @@ def test_the_clock_starts_at_the_same_moment_and_runs_alike(bench: Bench) -> Non
     assert one.results() == two.results()
 
 
+# rdtsc or rdtscp; shl rdx, 32; or rax, rdx; ret. Of the last one only the first byte is in the second page.
+TSC = """
+import ctypes, mmap, time
+memory = mmap.mmap(-1, 3 * mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+def reader(place, code):
+    code += bytes.fromhex("48c1e2204809d0c3")
+    memory[place : place + len(code)] = code
+    return ctypes.CFUNCTYPE(ctypes.c_uint64)(start + place)
+rdtsc, rdtscp = b"\\x0f\\x31", b"\\x0f\\x01\\xf9"
+readers = [reader(0, rdtsc), reader(101, rdtscp), reader(4094, rdtsc), reader(8191, rdtscp)]
+for read in readers:
+    before, begun_ns = read(), time.monotonic_ns()
+    time.sleep(1)
+    print(before, read() - before, time.monotonic_ns() - begun_ns)
+end = readers[0]() + 100000
+while readers[0]() < end:
+    pass
+print(readers[1]())
+"""
+
+
+def test_the_processor_s_clock_is_virtual(bench: Bench) -> None:
+    one, two = same_twice(bench, job.run(["/usr/bin/python3", "-I", "-c", TSC], stdout="tsc.txt"))
+    assert one.text("tsc.txt") == two.text("tsc.txt")
+    *slept, _ = (list(map(int, line.split())) for line in one.text("tsc.txt").splitlines())
+    assert len(slept) == 4
+    for _, grown, ns in slept:
+        assert abs(grown - ns) < 100_000
+        assert ns > 1_000_000_000
+
+
 def test_the_order_of_files_on_the_host_does_not_reach_the_results(bench: Bench) -> None:
     """Programs that list folders of the host see the host's order; what a run reads from there is sorted."""
     one, two = same_twice(bench, job.run(["/bin/ls", "-U", "/usr/share/doc"], stdout="ls.txt"))
