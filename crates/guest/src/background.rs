@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 
 use rustix::process::{kill_process_group, waitpid, Pid, Signal, WaitOptions, WaitStatus};
 use serde_json::{json, Map, Value};
@@ -26,20 +25,11 @@ pub struct Background {
 /// What the child prints, and what its failure is told from.
 const LOG: &str = "background.log";
 
-fn state_path(name: &str) -> std::path::PathBuf {
-    let scratch = if outbox::dir() == Path::new(outbox::OUT_DIR) {
-        Path::new("/run")
-    } else {
-        outbox::dir()
-    };
-    scratch.join(name)
-}
-
 impl Background {
     pub fn start(steps: &[Value]) -> io::Result<Self> {
         let (file, rounds) = (
-            state_path("background.json"),
-            state_path("background.rounds"),
+            outbox::scratch("background.json"),
+            outbox::scratch("background.rounds"),
         );
         fs::write(&file, json!({"steps": steps}).to_string())?;
         fs::write(&rounds, "0")?;
@@ -68,7 +58,7 @@ impl Background {
                 self.ended = Some(status);
             }
         }
-        let rounds = fs::read_to_string(state_path("background.rounds")).unwrap_or_default();
+        let rounds = fs::read_to_string(outbox::scratch("background.rounds")).unwrap_or_default();
         line.insert(
             "rounds".into(),
             rounds.trim().parse::<u64>().unwrap_or(0).into(),

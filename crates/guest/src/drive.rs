@@ -26,6 +26,12 @@ pub fn counters() -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| format!("counters are no JSON: {e}").into())
 }
 
+/// The drive's histograms of latencies; null on a machine without a drive.
+pub fn latencies() -> Value {
+    let text = fs::read_to_string(path("latency"));
+    text.map_or(Value::Null, Value::from)
+}
+
 /// Writes one of the driver's files with one write(2).
 pub fn write(name: &str, text: &str) -> Result<(), Failure> {
     let path = path(name);

@@ -39,6 +39,14 @@ pub enum Action {
         limit_s: Option<f64>,
     },
     Exec(Exec),
+    /// The user's own command (`command.rs`).
+    Command(UserCommand),
+    /// Ends every program that still runs.
+    EndPrograms {
+        /// Names of those that go on: they belong to the file system.
+        #[serde(default)]
+        but: Vec<String>,
+    },
     Journal {
         extents: Vec<[u64; 2]>,
     },
@@ -102,6 +110,23 @@ pub struct Exec {
     pub limit_s: Option<f64>,
 }
 
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct UserCommand {
+    /// Its own phase, whose name no mark may have.
+    pub name: String,
+    pub argv: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default = "default_dir")]
+    pub cwd: String,
+    /// Files under /run/out for what it prints.
+    pub stdout: String,
+    pub stderr: String,
+    /// Virtual seconds after which the command and its children are killed.
+    pub limit_s: f64,
+}
+
 fn default_dir() -> String {
     "/mnt".into()
 }
@@ -121,6 +146,8 @@ impl Action {
             Self::DropCaches {} => "drop_caches",
             Self::WaitClean { .. } => "wait_clean",
             Self::Exec(_) => "exec",
+            Self::Command(_) => "command",
+            Self::EndPrograms { .. } => "end_programs",
             Self::Journal { .. } => "journal",
             Self::Superblock { .. } => "superblock",
             Self::Write { .. } => "write",
@@ -139,7 +166,11 @@ impl Action {
     fn fits_background(&self) -> bool {
         !matches!(
             self,
-            Self::Background { .. } | Self::StopBackground {} | Self::Shell { .. }
+            Self::Background { .. }
+                | Self::StopBackground {}
+                | Self::Shell { .. }
+                | Self::Command(_)
+                | Self::EndPrograms { .. }
         )
     }
 }
@@ -187,7 +218,11 @@ fn parse_step(index: usize, step: &Value) -> Result<Step, String> {
 
 fn check(action: &Action) -> Result<(), String> {
     match action {
-        Action::Exec(exec) if exec.argv.is_empty() => Err("argv is empty".into()),
+        Action::Exec(Exec { argv, .. }) | Action::Command(UserCommand { argv, .. })
+            if argv.is_empty() =>
+        {
+            Err("argv is empty".into())
+        }
         Action::Load { name, .. } => load::find(name).map(|_| ()).map_err(|e| e.to_string()),
         Action::Background { steps } => {
             match parse_steps(steps)?

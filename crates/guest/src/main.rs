@@ -4,11 +4,13 @@
 //! It switches off in every case, also after a panic of its own.
 //!
 //! `guest job DIR` runs the job of a directory on any machine, as far as it needs
-//! no drive: for tests. `guest background …` is for its own use.
+//! no drive: for tests. `guest background …` is for its own use. Under the name
+//! `shingle-phase` it is what a user's command calls to begin a phase.
 
 mod background;
 mod check;
 mod clock;
+mod command;
 mod drive;
 mod exec;
 mod failure;
@@ -16,6 +18,8 @@ mod job;
 mod kernel_log;
 mod mounts;
 mod outbox;
+mod phases;
+mod programs;
 mod progress;
 mod shell;
 mod steps;
@@ -33,7 +37,11 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|panic| finish(Err(format!("the guest: {panic}")))));
         finish(boot().and_then(|()| run_job()));
     }
+    let called = env::args().next().unwrap_or_default();
     let arguments: Vec<String> = env::args().skip(1).collect();
+    if Path::new(&called).ends_with(phases::PROGRAM) {
+        return phases::main(&arguments);
+    }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["job", dir] => {

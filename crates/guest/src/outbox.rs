@@ -38,6 +38,16 @@ pub fn path(name: &str) -> io::Result<PathBuf> {
     Ok(dir().join(name))
 }
 
+/// A file of the guest's own, in memory where it runs as the first process.
+pub fn scratch(name: &str) -> PathBuf {
+    let folder = if dir() == Path::new(OUT_DIR) {
+        Path::new("/run")
+    } else {
+        dir()
+    };
+    folder.join(name)
+}
+
 pub fn read_job() -> io::Result<String> {
     fs::read_to_string(dir().join("job.json"))
 }

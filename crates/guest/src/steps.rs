@@ -13,7 +13,7 @@ use crate::clock::{now_ns, seconds_to_ns, sleep_until_ns};
 use crate::failure::Failure;
 use crate::job::{self, Action, Step};
 use crate::progress::Progress;
-use crate::{check, drive, exec, mounts, outbox, shell};
+use crate::{check, command, drive, exec, mounts, outbox, programs, shell};
 
 /// Runs the whole job. The error is the message of the line that ends it.
 pub fn run_job(steps: &[Step]) -> Result<(), String> {
@@ -117,6 +117,8 @@ impl Runner {
             Action::DropCaches {} => drop_caches(),
             Action::WaitClean { limit_s } => drive::wait_clean(*limit_s),
             Action::Exec(program) => exec::run(program, index, line),
+            Action::Command(asked) => command::run(asked, line),
+            Action::EndPrograms { but } => programs::end_all_but(but, line),
             Action::Journal { extents } => drive::set_extents("journal_extents", extents),
             Action::Superblock { extents } => drive::set_extents("superblock_extents", extents),
             Action::Write { path, text } => write_file(path, text),

@@ -126,6 +126,85 @@ fn a_program_is_killed_at_its_limit_with_its_children() {
     assert!(took_ns < 10_000_000_000);
 }
 
+fn command(dir: &Path, script: &str) -> Value {
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_guest"), dir.join("shingle-phase")).unwrap();
+    let env = json!({"SHINGLE_PHASES": dir.join("phases"), "DIR": dir});
+    json!({"do": "command", "name": "first", "argv": ["/bin/sh", "-c", script], "env": env, "cwd": dir,
+        "stdout": "out.txt", "stderr": "err.txt", "limit_s": 60, "phase": "first", "may_fail": true})
+}
+
+#[test]
+fn a_command_is_reported_with_its_streams_and_its_status() {
+    // What is printed before /dev/stderr is opened anew stays, and what is left behind is not waited for.
+    let script = "echo one; echo two >&2; echo three >/dev/stderr; sleep 61 & exit 3";
+    let ran = run(|dir| json!([command(dir, script)]));
+    let step = ran.steps().next().unwrap();
+    assert_eq!(step["exited"], 3);
+    assert_eq!(step["status"], 0);
+    let text = |name| fs::read_to_string(ran.dir.path().join(name)).unwrap();
+    assert_eq!(
+        (text("out.txt"), text("err.txt")),
+        ("one\n".into(), "two\nthree\n".into())
+    );
+    let took_ns = step["end_ns"].as_u64().unwrap() - step["start_ns"].as_u64().unwrap();
+    assert!(took_ns < 30_000_000_000);
+}
+
+#[test]
+fn more_than_a_pipe_holds_is_printed_whole() {
+    let ran = run(|dir| json!([command(dir, "head -c 1000000 /dev/zero; kill -TERM $$")]));
+    let step = ran.steps().next().unwrap();
+    assert_eq!(
+        (&step["signal"], &step["exited"]),
+        (&json!(15), &Value::Null)
+    );
+    let printed = fs::metadata(ran.dir.path().join("out.txt")).unwrap();
+    assert_eq!(printed.len(), 1_000_000);
+}
+
+#[test]
+fn a_command_marks_its_phases_once_each() {
+    let script = "cd $DIR; ./shingle-phase a; ./shingle-phase b-2; ./shingle-phase a; \
+        ./shingle-phase first; ./shingle-phase 'a b'; ./shingle-phase unmount; ./shingle-phase; true";
+    let ran = run(|dir| json!([command(dir, script)]));
+    let step = ran.steps().next().unwrap();
+    let marks = step["marks"].as_array().unwrap();
+    let names: Vec<_> = marks.iter().map(|mark| &mark["phase"]).collect();
+    assert_eq!(names, [&json!("a"), &json!("b-2")]);
+    let times = ["/start_ns", "/marks/0/at_ns", "/marks/1/at_ns", "/end_ns"];
+    let times = times.map(|place| step.pointer(place).unwrap().as_u64().unwrap());
+    assert!(times.is_sorted(), "{times:?}");
+    let said = fs::read_to_string(ran.dir.path().join("err.txt")).unwrap();
+    for (line, word) in
+        said.lines()
+            .zip(["already", "already", "letters", "own", "expected one name"])
+    {
+        assert!(line.contains(word), "{line}");
+    }
+    assert_eq!(said.lines().count(), 5);
+}
+
+#[test]
+fn a_command_that_cannot_be_started_and_one_that_is_too_slow_are_failures() {
+    let ran = run(|dir| {
+        let mut slow = command(dir, "echo began; sleep 62");
+        let mut missing = slow.clone();
+        missing["argv"] = json!(["/nonexistent"]);
+        slow["limit_s"] = json!(0.3);
+        json!([missing, slow, {"do": "end_programs", "may_fail": true}])
+    });
+    let steps: Vec<_> = ran.steps().collect();
+    assert_eq!(
+        (&steps[0]["status"], &steps[1]["status"]),
+        (&json!(2), &json!(124))
+    );
+    assert_eq!(steps[1]["exited"], Value::Null);
+    let printed = fs::read_to_string(ran.dir.path().join("out.txt")).unwrap();
+    assert_eq!(printed, "began\n");
+    // Outside of the machine the programs are the host's.
+    assert_ne!(steps[2]["status"], 0);
+}
+
 #[test]
 fn background_steps_repeat_until_stopped() {
     let ran = run(|dir| {
