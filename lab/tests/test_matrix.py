@@ -46,7 +46,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Built:
         return drive.FormattedDrive(file, fs.Layout(), each.variant.mkfs, "1", each.size_bytes, EMPTY)
 
     monkeypatch.setattr(build, "everything", lambda **_: built)
-    monkeypatch.setattr(run, "_prepared", formatted)
+    monkeypatch.setattr(run, "prepared", formatted)
     monkeypatch.setattr(drive, "formatted_key", lambda *_, **__: EMPTY)
     monkeypatch.setattr(experiment, "find", lambda _: FAKE)
     return built

@@ -38,7 +38,7 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(each.variant.name)
         return Result(each, tuple(records_of(each)))
 
-    monkeypatch.setattr(run, "_prepared", lambda *_: None)
+    monkeypatch.setattr(run, "prepared", lambda *_: None)
     monkeypatch.setattr(run, "_common", lambda _b, each, _f: {"file_system": each.variant.name, "seed": 1})
     monkeypatch.setattr(run, "perform", perform)
     return names

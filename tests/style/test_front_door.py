@@ -44,6 +44,14 @@ def test_without_root_it_prints_the_one_line_that_is_missing(tmp_path: Path) -> 
     assert entered.stderr.splitlines()[-1] == "shingle: apt-get install --no-install-recommends bison fio"
 
 
+def test_what_stands_behind_two_dashes_is_a_command_s_own(tmp_path: Path) -> None:
+    without(tmp_path, "fio")
+    program(tmp_path, "id", "echo 1000")
+    entered = enter(tmp_path, "exec", "--", "git", "--help", "package", "--clients")
+    assert entered.returncode == 125
+    assert entered.stderr.splitlines()[-1] == "shingle: apt-get install --no-install-recommends fio"
+
+
 def test_as_root_it_says_what_apt_get_could_not_do(tmp_path: Path) -> None:
     without(tmp_path, "fio")
     program(tmp_path, "id", "echo 0")

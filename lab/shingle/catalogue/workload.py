@@ -373,6 +373,11 @@ class Plan:
         found = ((name, WORKLOADS.get(name)) for name in self.names)
         return {name: each.text for name, each in found if isinstance(each, Script)}
 
+    @property
+    def told(self) -> dict[str, object]:
+        """What a record says of a command that is run (command.py)."""
+        return {}
+
     def _time_scale(self, name: str) -> float:
         return self.scales[name] if self.time_scale is None else self.time_scale
 

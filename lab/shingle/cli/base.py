@@ -15,10 +15,12 @@ from shingle.catalogue import drive, workload
 from shingle.catalogue import fs as file_systems
 from shingle.failure import Failure, unknown_name
 from shingle.machine.progress import Terminal
-from shingle.runs import experiment
+from shingle.runs import experiment, run
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+_Command = Callable[..., None]
 
 # What a shell sets to ask for completions.
 COMPLETION = "_SHINGLE_COMPLETE"
@@ -104,3 +106,15 @@ figure_option = click.option(
     "--figure", "figure_folder", type=click.Path(file_okay=False, path_type=Path),
     help="Draw the runs into this folder, as SVG and PNG.",
 )  # fmt: skip
+
+
+def host_options(command: _Command) -> _Command:
+    """An option of the command line for each that a run's simulated host has."""
+    for each in reversed(run.host_options()):
+        values = click.IntRange(each.metadata["least"], each.metadata["most"])
+        option = click.option(
+            f"--{each.name.replace('_', '-')}", type=values, default=each.default,
+            show_default=True, help=each.metadata["help"],
+        )  # fmt: skip
+        command = option(command)
+    return command

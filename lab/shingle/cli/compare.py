@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,24 +10,11 @@ import click
 
 from shingle.catalogue import drive, workload
 from shingle.catalogue import fs as file_systems
-from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, WORKLOADS, comma_separated, examples
+from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, WORKLOADS, comma_separated, examples, host_options
 from shingle.cli.perform import Options, options, perform, resume_option
 from shingle.runs import run
 
 _GIB = 1 << 30
-_Command = Callable[..., None]
-
-
-def host_options(command: _Command) -> _Command:
-    """An option of the command line for each that a run's simulated host has."""
-    for each in reversed(run.host_options()):
-        values = click.IntRange(each.metadata["least"], each.metadata["most"])
-        option = click.option(
-            f"--{each.name.replace('_', '-')}", type=values, default=each.default,
-            show_default=True, help=each.metadata["help"],
-        )  # fmt: skip
-        command = option(command)
-    return command
 
 
 @click.command(

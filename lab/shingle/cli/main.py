@@ -30,6 +30,7 @@ from shingle.cli import (
     draw,
     drives,
     equal,
+    execute,
     figures,
     file_systems,
     lazy,
@@ -55,8 +56,8 @@ _EXIT_INTERRUPTED = 130
 _OF_THE_HOST = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _VERBS = (
     architecture, build, cell, cells, check, claims, clean, compare, completion, coverage, crash, demo, draw, drives,
-    equal, figures, file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test, torture,
-    watch, workloads,
+    equal, execute, figures, file_systems, lazy, matrix, probe, record_build, replay, report, run, shell, show, test,
+    torture, watch, workloads,
 )  # fmt: skip
 
 

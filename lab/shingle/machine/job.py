@@ -62,6 +62,28 @@ def run(
     return _in_phase(step, phase)
 
 
+def command(
+    argv: Sequence[str], *, env: Mapping[str, str], stdout: str, stderr: str, limit_s: float, phase: str
+) -> Step:
+    """Runs the user's own command in the mounted file system; `stdout` and `stderr` are files beside the results."""
+    return {
+        "do": "command",
+        "name": phase,
+        "argv": list(argv),
+        "env": dict(env),
+        "cwd": MOUNT_POINT,
+        "stdout": stdout,
+        "stderr": stderr,
+        "limit_s": limit_s,
+        "phase": phase,
+        "may_fail": True,
+    }
+
+
+def end_programs(*, but: Sequence[str], phase: str) -> Step:
+    return {"do": "end_programs", "but": list(but), "phase": phase}
+
+
 def journal(extents: Sequence[tuple[int, int]]) -> Step:
     return {"do": "journal", "extents": [list(extent) for extent in extents]}
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from shingle import process
 from shingle.failure import Failure
-from shingle.machine import console, job
+from shingle.machine import console, job, spin
 from shingle.paths import MEMORY, room
 
 NS_PER_S = 1_000_000_000
@@ -72,6 +72,8 @@ class Boot:
     files: tuple[Path, ...] = ()
     host_limit_s: float = 900.0
     virtual_limit_s: float | None = None
+    # Processor time that a program may take without a system call (spin.py).
+    spin_limit_s: float | None = None
     interactive: bool = False
     # What the console may show without the run being a failed one, for tests that provoke it.
     expected: tuple[console.Trouble, ...] = ()
@@ -163,8 +165,18 @@ def environment(memory: Path = MEMORY) -> dict[str, str]:
     }
 
 
-def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None] | None = None) -> Outcome:
-    """Runs one machine to its end. `out` is a directory of this run alone, and stays the caller's."""
+def run(
+    machine: Machine,
+    boot: Boot,
+    out: Path,
+    *,
+    watch: Callable[[Tick], None] | None = None,
+    beside: Callable[[], None] | None = None,
+) -> Outcome:
+    """Runs one machine to its end. `out` is a directory of this run alone, and stays the caller's.
+
+    `watch` gets each tick; `beside` is called again and again while the machine runs, and once after.
+    """
     variables = environment(memory_folder(boot.memory_mib))
     job.put(out, boot.steps)
     for file in boot.files:
@@ -194,7 +206,11 @@ def run(machine: Machine, boot: Boot, out: Path, *, watch: Callable[[Tick], None
                     cwd=Path("/"),
                 )
             )
-        limit = _watch(child, boot, out, began, watch)
+        try:
+            limit = _watch(child, boot, out, began, watch, beside)
+        finally:
+            if beside is not None:
+                beside()
     status = child.returncode
     host_s = time.monotonic() - began
     text = console_log.read_text(errors="replace") if console_log.exists() else ""
@@ -207,12 +223,18 @@ def _watch(
     out: Path,
     began: float,
     watch: Callable[[Tick], None] | None,
+    beside: Callable[[], None] | None,
 ) -> str | None:
     """Waits for the machine; returns which limit it broke, if any."""
     progress = Follower(out / "progress.jsonl")
+    spins = None if boot.spin_limit_s is None else spin.Detector(child.pid, boot.spin_limit_s)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=_POLL_S)
+        if beside is not None:
+            beside()
+        if spins is not None:
+            spins.look()
         for tick in progress.new_ticks():
             if watch is not None:
                 watch(tick)

@@ -23,7 +23,7 @@ from shingle.catalogue.fs import FileSystem
 from shingle.catalogue.workload import Plan
 from shingle.failure import Failure
 from shingle.machine import console, job, machine, watch
-from shingle.machine.machine import Outcome
+from shingle.machine.machine import Outcome, StepResult
 from shingle.machine.progress import SILENT, Progress
 from shingle.paths import ContentKey, run_folder
 from shingle.runs import record
@@ -40,7 +40,7 @@ PAPER_WRITEBACK_PERCENT = 50
 PAPER_PARTITION_BYTES = 2_000_000_000_000
 PAPER_SMALL_PARTITION_BYTES = 400_000_000_000
 # 64 GiB through FUSE, on a host that does other things too.
-_HOST_LIMIT_S = 4 * 3600.0
+HOST_LIMIT_S = 4 * 3600.0
 _SETTLE_S = 120
 _GIB = 1 << 30
 # What a machine needs beside its memory: the drive's contents, the host's share.
@@ -117,6 +117,7 @@ class Run:
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
                 **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
+                **({"command": self.plan.told} if self.plan.told else {}),
                 **({} if variant.kernel == "main" else {"kernel": variant.kernel}),
                 **({"settings": dict(variant.settings)} if variant.settings else {}),
                 **({"before_mount": [list(argv) for argv in variant.before_mount]} if variant.before_mount else {}),
@@ -171,37 +172,28 @@ def perform(
     *,
     keep: Keep | None = None,
     progress: Progress = SILENT,
-    host_limit_s: float = _HOST_LIMIT_S,
+    host_limit_s: float = HOST_LIMIT_S,
 ) -> Result:
     """Runs one cell."""
     built = build.with_kernel(built, run.variant.kernel, progress=progress)
-    formatted = _prepared(built, run, progress)
+    formatted = prepared(built, run, progress)
     with contextlib.ExitStack() as stack:
         limits = drive.cache_limits(run.profile)
         tell = stack.enter_context(progress.machine(run.label, limits))
         out = stack.enter_context(run_folder())
         watch.about(out, run.label, limits)
-        for trace in run.plan.traces:
-            (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
-        plan = None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults")
         name = f"{run.profile.name}-{run.variant.name}"
         requests = saved = None
         if keep is not None:
             keep.folder.mkdir(parents=True, exist_ok=True)
             requests = keep.folder / f"{name}.trace" if keep.trace else None
             saved = keep.folder / f"{name}.drive" if keep.drive else None
-        boot = machine.Boot(
-            steps=tuple(steps_of(run, formatted.classes(), save=saved is not None)),
-            drive=formatted.file,
+        steps_wanted = steps_of(run, formatted.classes(), save=saved is not None)
+        boot = replace(
+            boot_of(built, run, formatted, steps_wanted, out),
             save=saved,
             trace=requests,
-            faults=plan,
-            files=(*run.variant.files(built.crates), *run.plan.files()),
-            seed=run.plan.seed,
-            kernel_arguments=run.kernel_arguments,
-            **run.host(),
             host_limit_s=host_limit_s,
-            expected=run.expected,
         )
         outcome: Outcome | None = None
         failed: str | None = None
@@ -215,17 +207,52 @@ def perform(
                 raise Failure(f"{run.label}: {failure}", detail=failure.detail) from None
         except Failure as failure:
             raise Failure(f"{run.label}: {failure}", detail=failure.detail, status=failure.status) from None
+    phases = (MOUNT, *run.plan.phases)
+    records = records_of(built, run, formatted, steps, phases, run_s=time.monotonic() - began, failed=failed)
+    return Result(run, records, outcome, trace=requests, saved=saved)
+
+
+def boot_of(
+    built: build.Built, run: Run, formatted: FormattedDrive, steps: Sequence[job.Step], out: Path
+) -> machine.Boot:
+    """The machine of a run; what it needs beside its programs is put into `out`."""
+    for trace in run.plan.traces:
+        (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
+    return machine.Boot(
+        steps=tuple(steps),
+        drive=formatted.file,
+        faults=None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults"),
+        files=(*run.variant.files(built.crates), *run.plan.files()),
+        seed=run.plan.seed,
+        kernel_arguments=run.kernel_arguments,
+        **run.host(),
+        host_limit_s=HOST_LIMIT_S,
+        expected=run.expected,
+    )
+
+
+def records_of(
+    built: build.Built,
+    run: Run,
+    formatted: FormattedDrive,
+    steps: Sequence[StepResult],
+    phases: Sequence[str],
+    *,
+    run_s: float,
+    failed: str | None = None,
+) -> tuple[Record, ...]:
+    """The records of what a run's machine reported."""
     records = record.of_run(
         steps,
-        (MOUNT, *run.plan.phases),
+        phases,
         variant=run.variant,
         common=_common(built, run, formatted),
-        host=_host(time.monotonic() - began),
+        host=_host(run_s),
         failed=failed,
     )
     for each in records:
         record.check(each)
-    return Result(run, tuple(records), outcome, trace=requests, saved=saved)
+    return tuple(records)
 
 
 def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str, object]:
@@ -352,7 +379,7 @@ def _recorded(built: build.Built, run: Run, known: Sequence[Record], progress: P
     """The run as it was recorded, by the same programs with the same configuration; None unless every phase was."""
     if not known:
         return None
-    common = _common(built, run, _prepared(built, run, progress))
+    common = _common(built, run, prepared(built, run, progress))
     same = {each["phase"]: each for each in known if all(each[key] == value for key, value in common.items())}
     phases = (MOUNT, *run.plan.phases)
     found = tuple(same[phase] for phase in phases if phase in same)
@@ -360,7 +387,7 @@ def _recorded(built: build.Built, run: Run, known: Sequence[Record], progress: P
     return Result(run, found, recorded_before=True) if whole else None
 
 
-def _prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:
+def prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive:
     """The drive that a run starts from."""
     if run.age is not None:
         return drive.aged(
@@ -385,7 +412,7 @@ def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) ->
     }
 
     def task(run: Run) -> Callable[[], FormattedDrive]:
-        return lambda: _prepared(built, run, progress)
+        return lambda: prepared(built, run, progress)
 
     process.in_parallel([task(run) for run in unique.values()], width=2)
 
@@ -433,6 +460,18 @@ def on_the_papers_host(cells: Sequence[Run], scale: float = 1.0) -> list[Run]:
     ]
 
 
+def check_can_live(variant: FileSystem, profile: Profile, capacity_bytes: int) -> None:
+    """Refuses a file system on a drive of this kind and size."""
+    largest = drive.capacity_of(profile)
+    if capacity_bytes > largest:
+        raise Failure(
+            f"{profile.name} has {largest / _GIB:,.0f} GiB: {capacity_bytes / _GIB:,.0f} are too many.", status=2
+        )
+    drive.check_zones(profile, capacity_bytes)
+    file_systems.check_suits(variant, profile.name, host_managed=drive.is_host_managed(profile))
+    file_systems.check_fits(variant, profile.name, capacity_bytes)
+
+
 def cells(
     drive_name: str | Profile,
     fs_names: Sequence[str],
@@ -445,16 +484,11 @@ def cells(
     if not fs_names:
         raise Failure("no file system was named.", status=2)
     profile = drive_name if isinstance(drive_name, Profile) else drive.find(drive_name)
-    largest = drive.capacity_of(profile)
-    capacity = capacity_bytes or largest
-    if capacity > largest:
-        raise Failure(f"{profile.name} has {largest / _GIB:,.0f} GiB: {capacity / _GIB:,.0f} are too many.", status=2)
-    drive.check_zones(profile, capacity)
+    capacity = capacity_bytes or drive.capacity_of(profile)
     runs = []
     for name in dict.fromkeys(fs_names):
         variant = file_systems.find(name)
-        file_systems.check_suits(variant, profile.name, host_managed=drive.is_host_managed(profile))
-        file_systems.check_fits(variant, profile.name, capacity)
+        check_can_live(variant, profile, capacity)
         workloads.check_fits(plan, profile.name, capacity)
         run = Run(profile, variant, plan, capacity_bytes=capacity_bytes)
         if template is not None:

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""`./shingle exec`: a command of the host's, inside the machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from shingle.build import build
+from shingle.catalogue import command as commands
+from shingle.catalogue import drive, workload
+from shingle.catalogue import fs as file_systems
+from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, err, examples, host_options, record_option
+from shingle.evidence import table
+from shingle.failure import Failure
+from shingle.machine.progress import Terminal
+from shingle.runs import execute, record, run
+
+_GIB = 1 << 30
+_DAY_S = 24 * 3600.0
+_SPIN_LIMIT_S = 60.0
+
+
+@contextmanager
+def _of_exec() -> Iterator[None]:
+    """A failure of exec itself has a status that few commands end with; what stopped it keeps its own."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.status in (1, 2):
+            failure.status = commands.EXIT_OURS
+        raise
+
+
+class _Exec(click.Command):
+    """A wrong use is one sentence here, too: what follows it may be the output of a script."""
+
+    def make_context(self, *arguments: object, **more: object) -> click.Context:
+        try:
+            return super().make_context(*arguments, **more)  # type: ignore[arg-type]
+        except click.UsageError as error:
+            raise Failure(error.format_message(), status=commands.EXIT_OURS) from None
+
+
+@click.command(
+    "exec",
+    cls=_Exec,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "exec -- git init tree",
+        "exec --fs ext4-lazy --in src --setup 'cd src && git init -q .' --record x.jsonl -- git -C src add .",
+        "exec --drive wd40efax --fs xfs --out result.txt -- ./mine.sh",
+    ),
+)
+@click.option(
+    "--drive", "drive_names", multiple=True, type=DRIVE, help="As `./shingle drives` lists them; st8000as0002 if none."
+)
+@click.option("--fs", "fs_name", default="ext4", show_default=True, type=FILE_SYSTEMS)
+@click.option("--in", "brought", multiple=True, metavar="HOST[:PLACE]", help="A file or folder to copy in before.")
+@click.option("--setup", metavar="CMD", help="A command of sh to run before, which is no part of the command's phases.")
+@click.option("--out", "taken", multiple=True, metavar="PLACE[:HOST]", help="A file or folder to copy out afterwards.")
+@click.option(
+    "--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="A variable; the host's, without value."
+)
+@click.option("--name", help="Of the command's phase and workload, in records; its file's if not given.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same bytes.")
+@click.option("--capacity-gib", type=click.IntRange(1), help="A smaller drive of the same kind.")
+@host_options
+@click.option(
+    "--limit", "limit_s", type=click.FloatRange(0, min_open=True), default=_DAY_S, show_default=True,
+    help="Virtual seconds after which the command is killed.",
+)  # fmt: skip
+@click.option(
+    "--spin-limit", "spin_limit_s", type=click.FloatRange(1), default=_SPIN_LIMIT_S, show_default=True,
+    help="Seconds of this host's processor that a program may take without a system call.",
+)  # fmt: skip
+@record_option
+@click.argument("argv", metavar="-- CMD [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    drive_names: tuple[str, ...],
+    fs_name: str,
+    brought: tuple[str, ...],
+    setup: str | None,
+    taken: tuple[str, ...],
+    environment: tuple[str, ...],
+    name: str | None,
+    seed: int,
+    capacity_gib: int | None,
+    limit_s: float,
+    spin_limit_s: float,
+    record_file: Path | None,
+    argv: tuple[str, ...],
+    **host: int,
+) -> None:
+    """Run a command of this host inside the simulated machine, on the file system of the simulated drive.
+
+    It begins in /mnt, where the file system is; what it prints and its status are exec's. `shingle-phase NAME` in it
+    begins another phase. Computing takes no virtual time.
+    """
+    with _of_exec():
+        if len(drive_names) > 1:
+            raise Failure("one --drive is all that a machine has; name one.")
+        profile = drive.find(drive_names[0] if drive_names else "st8000as0002")
+        variant = file_systems.find(fs_name)
+        capacity = drive.capacity_of(profile) if capacity_gib is None else capacity_gib * _GIB
+        run.check_can_live(variant, profile, capacity)
+        belongs = [Path(each).name for each in (*variant.daemon[:1], variant.server) if each is not None]
+        plan = commands.plan(
+            argv, seed=seed, limit_s=limit_s, setup=setup, name=name, brought=brought, taken=taken,
+            environment=environment, but=belongs,
+        )  # fmt: skip
+        execute.check_room(plan, capacity)
+        size = None if capacity_gib is None else capacity
+        wanted = run.Run(profile, variant, plan, capacity_bytes=size, **host)  # type: ignore[arg-type]
+        run.check_memory([wanted])
+        if record_file is not None:
+            record.check_target(record_file)
+        with Terminal(err) as progress:
+            built = build.everything(progress=progress)
+            drive.check(built.crates, profile)
+            built = build.with_kernel(built, variant.kernel, progress=progress)
+            formatted = run.prepared(built, wanted, progress)
+        streams = sys.stdout.buffer, sys.stderr.buffer
+        done = execute.execute(built, wanted, plan, formatted, spin_limit_s=spin_limit_s, streams=streams)
+        _report(done, record_file)
+    sys.exit(done.status)
+
+
+def _report(done: execute.Executed, record_file: Path | None) -> None:
+    """What is not the command's goes to standard error; --quiet leaves out what is no trouble."""
+    if done.records and not err.quiet:
+        table.show(err, done.records, phases=[each for each in done.phases if each != workload.UNMOUNT])
+        host_s = done.records[0]["host"]["run_s"]
+        err.print(f"computing took no virtual time; the machine ran for {host_s:.1f} s of this host", soft_wrap=True)
+    if record_file is not None and done.records:
+        record.write(record_file, done.records)
+        err.print(f"records: {record_file}", soft_wrap=True)
+    for sentence in done.said:
+        click.echo(f"shingle: {sentence}", err=True)
