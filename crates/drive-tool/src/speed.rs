@@ -71,7 +71,7 @@ impl Load {
             Translation::HostAware(h) => {
                 let first = Block(u64::from(h.zones.conventional_first) * h.zones.zone_blocks);
                 let blocks = u64::from(h.non_sequential_max) * h.zones.zone_blocks;
-                range = BlockRange::new(first, first + blocks);
+                range = BlockRange::new(first, range.end.min(first + blocks));
                 h.cache.cache_entries_max
             }
             Translation::SBlocks(s) => {

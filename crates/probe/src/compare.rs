@@ -120,6 +120,15 @@ fn cached(text: &ProfileText) -> Vec<Wanted> {
     ]
 }
 
+/// Where the profile has the cache, in the probe's words.
+fn cache_place(text: &ProfileText) -> &'static str {
+    match text.get_or("translation.cache_at", 0.0) * 1e12 / text.get("host.capacity") {
+        at if at < 0.2 => "outer diameter",
+        at if at > 0.8 => "inner diameter",
+        _ => "middle",
+    }
+}
+
 /// Bands of the same size all over the disk.
 fn equal_bands(mib: f64) -> Vec<Wanted> {
     ["band.outer", "band.middle", "band.inner"]
@@ -130,7 +139,7 @@ fn equal_bands(mib: f64) -> Vec<Wanted> {
 fn shingled(text: &ProfileText, profile: &Profile, mapping: &StaticMapping) -> Vec<Wanted> {
     let word = |word: &str| Value::Word(word.into());
     let layout = Layout::new(&profile.mechanics);
-    let bands = Bands::new(&layout, mapping, profile.capacity_blocks());
+    let bands = Bands::new(&layout, mapping, profile);
     // Where tracks change their size, a band is cut short: the median of some.
     let band = |place: f64| {
         let first = region_start(profile.capacity_bytes, place) / BLOCK_BYTES;
@@ -150,7 +159,7 @@ fn shingled(text: &ProfileText, profile: &Profile, mapping: &StaticMapping) -> V
         ("band.middle", band(0.5), "MiB"),
         ("band.inner", band(0.97), "MiB"),
         ("mapping", word("static"), ""),
-        ("cache.place", word("outer diameter"), ""),
+        ("cache.place", word(cache_place(text)), ""),
         ("cleaning.busy", word("no"), ""),
         ("stream.rule", word("its length"), ""),
         (
@@ -189,10 +198,11 @@ fn moving(text: &ProfileText) -> Vec<Wanted> {
 fn host_aware(text: &ProfileText) -> Vec<Wanted> {
     let word = |word: &str| Value::Word(word.into());
     let mut all = vec![("kind", word("host-aware SMR"), "")];
-    all.extend(equal_bands(text.get("translation.zone")));
+    let bands = text.get_or("translation.zone_bands", 1.0);
+    all.extend(equal_bands(text.get("translation.zone") / bands));
     all.extend([
         ("mapping", word("static"), ""),
-        ("cache.place", word("outer diameter"), ""),
+        ("cache.place", word(cache_place(text)), ""),
         (
             "translation.non_sequential_optimal",
             Value::Number(text.get("translation.non_sequential_optimal")),

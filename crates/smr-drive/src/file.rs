@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   0  u8[8]  magic "SHGLDRV1"
-//!   8  u32    version, 1
+//!   8  u32    version, 2
 //!  12  u32    CRC-32 of the 48 bytes that follow
 //!  16  3 × { u64 bytes, u32 CRC-32, u32 0 }      state, index, contents
 //!  64         state (postcard), index, contents; each starts at a multiple of 8
@@ -20,7 +20,7 @@ use core::fmt;
 use zoned::Block;
 
 const MAGIC: &[u8; 8] = b"SHGLDRV1";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const TABLE: usize = 16;
 const TABLE_BYTES: usize = 3 * 16;
 const HEADER_BYTES: usize = TABLE + TABLE_BYTES;

@@ -149,8 +149,10 @@ pub struct Enforcing {
 pub struct HostAware {
     /// The zones.
     pub zones: Zones,
-    /// The media cache. What concerns bands and streams has no meaning here: the bands are the zones.
+    /// The media cache. What concerns bands and streams has no meaning here: the bands are parts of the zones.
     pub cache: StaticMapping,
+    /// Bands of a zone, all of one size: what is rewritten as a unit.
+    pub zone_bands: u32,
     /// Zones with data in the media cache that the disk can follow.
     pub non_sequential_max: u32,
     /// Time to note where a zone ends that is closed because another is opened.
@@ -212,6 +214,10 @@ pub struct StaticMapping {
     pub stream_memory_ns: u64,
     /// Runs that the drive remembers.
     pub stream_runs_max: u32,
+    /// What is in the cache is overwritten where it is there. Otherwise the cache is a log.
+    pub cache_overwritten: bool,
+    /// The cache lies on the platters in front of the band of this block: 0 is the outer edge.
+    pub cache_at_block: u64,
 }
 
 /// Drive-managed SMR with dynamic mapping (Cassuto et al., MSST'10, and the parameters of Skylight's dm-sblock).
@@ -269,6 +275,18 @@ pub struct Share {
     pub high_water: u64,
     /// Share of cleaning there.
     pub high: u64,
+}
+
+impl StaticMapping {
+    /// What the cache takes of the platters. One that is overwritten has more than it is filled with: so a run that goes
+    /// on, and may turn out to end there, need not wait for room.
+    pub fn area_blocks(&self, buffer: &Buffer) -> u64 {
+        let spare = match self.cache_overwritten {
+            true => buffer.dirty_blocks_max + buffer.destage_blocks_max,
+            false => 0,
+        };
+        self.cache_blocks + spare
+    }
 }
 
 impl Profile {
@@ -403,6 +421,7 @@ pub mod sample {
         profile.translation = Translation::HostAware(HostAware {
             zones,
             cache,
+            zone_bands: 1,
             non_sequential_max: 3,
             close_ns: 15_000_000,
         });
@@ -461,9 +480,22 @@ pub mod sample {
             stream_min_blocks: 2048,
             stream_memory_ns: 30_000_000_000,
             stream_runs_max: 8,
+            cache_overwritten: false,
+            cache_at_block: 0,
         });
         profile.buffer.hold_ns = 500_000_000;
         profile.buffer.dirty_blocks_max = 8192;
+        profile
+    }
+
+    /// The same with a cache that is overwritten, in the middle of the platters.
+    pub fn overwritten(capacity_bytes: u64, cache_blocks: u64, entries: u64) -> Profile {
+        let mut profile = shingled(capacity_bytes, cache_blocks, entries);
+        let middle = profile.capacity_blocks() / 2;
+        if let Translation::StaticMapping(mapping) = &mut profile.translation {
+            mapping.cache_overwritten = true;
+            mapping.cache_at_block = middle;
+        }
         profile
     }
 }

@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::{small_conventional, small_host_managed, small_s_blocks, small_shingled, World};
+use common::{
+    small_conventional, small_host_managed, small_overwritten, small_s_blocks, small_shingled,
+    World,
+};
 use proptest::prelude::*;
 use smr_drive::faults::{
     Effect, FaultPlan, Rule, Torn, Trigger, Unreadable, ALWAYS_Q32, EVERYWHERE, FLUSHES, READS,
@@ -140,6 +143,11 @@ proptest! {
     #[test]
     fn a_shingled_drive_with_faults_never_returns_wrong_data(plan in plan(), actions in prop::collection::vec(action(), 1..60)) {
         perform(small_shingled(), &plan, &actions);
+    }
+
+    #[test]
+    fn an_overwritten_cache_with_faults_never_returns_wrong_data(plan in plan(), actions in prop::collection::vec(action(), 1..60)) {
+        perform(small_overwritten(), &plan, &actions);
     }
 
     #[test]

@@ -9,7 +9,10 @@
 
 mod common;
 
-use common::{small_conventional, small_host_managed, small_s_blocks, small_shingled, World};
+use common::{
+    small_conventional, small_host_managed, small_overwritten, small_s_blocks, small_shingled,
+    World,
+};
 use proptest::prelude::*;
 use smr_drive::profile::Profile;
 
@@ -168,6 +171,7 @@ macro_rules! layers {
 layers! {
     conventional: small_conventional(),
     static_mapping: small_shingled(),
+    overwritten_cache: small_overwritten(),
     s_blocks: small_s_blocks(),
     host_managed: small_host_managed(),
 }

@@ -71,6 +71,27 @@ fn small_host_aware() -> Profile {
     profile
 }
 
+/// The same with bands that are parts of zones, no limit of non-sequential zones, and a cache that is overwritten.
+fn small_host_aware_in_parts() -> Profile {
+    let mut profile = small_host_aware();
+    if let Translation::HostAware(disk) = &mut profile.translation {
+        disk.zone_bands = 4;
+        disk.non_sequential_max = 16;
+        disk.cache.cache_blocks = 256;
+        disk.cache.cache_overwritten = true;
+        disk.cache.cache_at_block = 8 * ZONE_BLOCKS + 100;
+    }
+    profile
+}
+
+fn host_aware_disk(in_parts: bool) -> Profile {
+    if in_parts {
+        small_host_aware_in_parts()
+    } else {
+        small_host_aware()
+    }
+}
+
 fn perform(profile: Profile, actions: &[Action]) -> World {
     let mut world = World::new(profile, 5);
     for action in actions {
@@ -517,8 +538,11 @@ proptest! {
     }
 
     #[test]
-    fn a_host_aware_disk_refuses_no_write(steps in prop::collection::vec(step(), 1..80)) {
-        let mut disk = ZonedDisk::new(drive(small_host_aware()));
+    fn a_host_aware_disk_refuses_no_write(
+        in_parts in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut disk = ZonedDisk::new(drive(host_aware_disk(in_parts)));
         let mut model = Preferred { zones: vec![(0, false); 16], data: vec![0; 64 << 20] };
         for (number, step) in steps.iter().enumerate() {
             if let Step::Sleep { ms } = step {
@@ -559,6 +583,7 @@ proptest! {
     ) {
         Streams::new(roomy(small_host_managed())).run(&actions);
         Streams::new(small_host_aware()).run(&actions);
+        Streams::new(small_host_aware_in_parts()).run(&actions);
     }
 
     #[test]
@@ -615,16 +640,23 @@ proptest! {
     }
 
     #[test]
-    fn a_host_aware_disk_takes_every_write(actions in prop::collection::vec(action(), 1..80)) {
-        let mut world = perform(small_host_aware(), &actions);
+    fn a_host_aware_disk_takes_every_write(
+        in_parts in any::<bool>(),
+        actions in prop::collection::vec(action(), 1..80),
+    ) {
+        let mut world = perform(host_aware_disk(in_parts), &actions);
         world.wait_clean();
         world.check_newest();
         prop_assert_eq!(world.drive.snapshot().cache_entries, 0);
     }
 
     #[test]
-    fn the_same_requests_give_the_same_trace(actions in prop::collection::vec(action(), 1..40)) {
-        let (once, twice) = (perform(small_host_aware(), &actions), perform(small_host_aware(), &actions));
+    fn the_same_requests_give_the_same_trace(
+        in_parts in any::<bool>(),
+        actions in prop::collection::vec(action(), 1..40),
+    ) {
+        let profile = || host_aware_disk(in_parts);
+        let (once, twice) = (perform(profile(), &actions), perform(profile(), &actions));
         prop_assert_eq!(once.now_ns, twice.now_ns);
         prop_assert!(once.trace == twice.trace);
     }

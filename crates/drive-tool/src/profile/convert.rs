@@ -12,6 +12,7 @@ const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
 const GIB: f64 = 1024.0 * MIB;
 const MB: f64 = 1e6;
+const TB: f64 = 1e12;
 const NS_PER_MS: f64 = 1e6;
 const NS_PER_S: f64 = 1e9;
 
@@ -39,6 +40,14 @@ pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
             message: "translation.zone_capacity: expected at most translation.zone".into(),
         });
     }
+    if text.get_or("translation.cache_at", 0.0) * TB > text.get("host.capacity") {
+        return Err(ProfileError {
+            file: text.file.clone(),
+            line: 0,
+            message: "translation.cache_at: expected at most host.capacity".into(),
+        });
+    }
+    check_zone_bands(text)?;
     if text.kind == "s_blocks" {
         check_s_blocks(text)?;
     }
@@ -191,6 +200,7 @@ fn host_aware(text: &ProfileText) -> HostAware {
             ..plain_zones(text)
         },
         cache: persistent_cache(text),
+        zone_bands: text.get_or("translation.zone_bands", 1.0) as u32,
         non_sequential_max: of("non_sequential_optimal") as u32,
         close_ns: ns(of("zone_close")),
     }
@@ -227,6 +237,8 @@ fn persistent_cache(text: &ProfileText) -> StaticMapping {
         stream_min_blocks: u64::MAX,
         stream_memory_ns: 0,
         stream_runs_max: 0,
+        cache_overwritten: text.get_or("translation.cache_overwritten", 0.0) != 0.0,
+        cache_at_block: blocks(text.get_or("translation.cache_at", 0.0) * TB),
     }
 }
 
@@ -250,6 +262,22 @@ fn spare_bytes(text: &ProfileText) -> f64 {
     let (seen, spare) = section(text);
     let slots = of("sections") * f64::from(seen + spare);
     slots * of("s_block") * MIB - text.get("host.capacity")
+}
+
+/// Bands of a zone are all of one size, of whole blocks.
+fn check_zone_bands(text: &ProfileText) -> Result<(), ProfileError> {
+    let zone_blocks = blocks(text.get_or("translation.zone", 0.0) * MIB);
+    let bands = text.get_or("translation.zone_bands", 1.0);
+    if bands.fract() == 0.0 && zone_blocks % bands as u64 == 0 {
+        return Ok(());
+    }
+    Err(ProfileError {
+        file: text.file.clone(),
+        line: 0,
+        message: format!(
+            "translation.zone_bands is {bands}: expected a divisor of the zone's {zone_blocks} blocks"
+        ),
+    })
 }
 
 /// What one rule for each key cannot say.

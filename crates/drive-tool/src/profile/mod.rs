@@ -88,6 +88,29 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_inside_lies_on_the_drive_and_zones_have_equal_bands() {
+        let rest = "unit = \"TB\", source = \"x\", confidence = \"G\" }";
+        let with = |keys: &str| format!("[translation]\n{keys}");
+        let at = |tb: f64| {
+            let keys = with(&format!("cache_at = {{ value = {tb}, {rest}"));
+            SHINGLED.replace("[translation]", &keys)
+        };
+        assert!(parse("x.toml", &at(6.0)).is_ok());
+        let wrong = refusal(&at(9.0));
+        assert!(wrong.contains("translation.cache_at"), "{wrong}");
+        const AWARE: &str = include_str!("../../../../drives/safs5000ha.toml");
+        let bands = |bands: f64| {
+            let keys = format!("zone_bands = {{ value = {bands}, unit = \"1\", source = \"x\", confidence = \"G\" }}");
+            AWARE.replace("[translation]", &with(&keys))
+        };
+        assert!(parse("x.toml", &bands(8.0)).is_ok());
+        for wrong in [7.0, 2.5] {
+            let wrong = refusal(&bands(wrong));
+            assert!(wrong.contains("translation.zone_bands"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn s_blocks_need_buffers_that_hold_two_of_them() {
         const S_BLOCKS: &str = include_str!("../../../../drives/wd40nmzw.toml");
         let profile = parse("wd40nmzw.toml", S_BLOCKS).unwrap();

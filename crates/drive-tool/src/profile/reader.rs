@@ -61,6 +61,8 @@ const PERSISTENT_CACHE: &[Rule] = &[
     ("translation.merge_base", "ms", 0.0, 1000.0),
     ("translation.merge_exponent", "1", 0.1, 3.0),
     ("translation.clean_max_per_block", "ms", 0.0, 1000.0),
+    ("translation.cache_overwritten", "boolean", 0.0, 1.0),
+    ("translation.cache_at", "TB", 0.0, 1000.0),
 ];
 
 const HOST_AWARE: &[Rule] = &[
@@ -71,6 +73,7 @@ const HOST_AWARE: &[Rule] = &[
     ("translation.non_sequential_optimal", "zones", 1.0, 1e6),
     ("translation.zone_command", "ms", 0.0, 10000.0),
     ("translation.zone_close", "ms", 0.0, 10000.0),
+    ("translation.zone_bands", "1", 1.0, 1024.0),
 ];
 
 const HOST_MANAGED: &[Rule] = &[
@@ -120,7 +123,13 @@ const S_BLOCKS: &[Rule] = &[
 ];
 
 /// Keys that need not be there.
-const OPTIONAL: [&str; 2] = ["buffer.write_cache", "translation.zone_capacity"];
+const OPTIONAL: [&str; 5] = [
+    "buffer.write_cache",
+    "translation.zone_capacity",
+    "translation.zone_bands",
+    "translation.cache_overwritten",
+    "translation.cache_at",
+];
 
 /// Kinds of translation, by name, with the keys each of them has.
 const KINDS: [(&str, &[&[Rule]]); 6] = [

@@ -376,7 +376,7 @@ fn bands(profile: &Profile) -> Option<Bands> {
         return None;
     };
     let arm = Arm::new(&profile.mechanics, SEED);
-    Some(Bands::new(arm.layout(), mapping, profile.capacity_blocks()))
+    Some(Bands::new(arm.layout(), mapping, profile))
 }
 
 fn geometry(profile: &Profile) -> Readings {

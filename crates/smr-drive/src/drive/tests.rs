@@ -231,11 +231,18 @@ fn sequential_reads_one_at_a_time_come_at_the_rate_of_the_medium() {
     assert!(now_ns < (tracks + 3) * 9_800_000, "{now_ns}");
 }
 
-fn shingled(cache_blocks: u64, entries: u64) -> Drive {
-    let state = State::used(sample::shingled(1 << 30, cache_blocks, entries), 1);
+fn used(profile: Profile) -> Drive {
+    let state = Box::new(State::used(profile, 1));
     let contents = Contents::new();
-    let state = Box::new(state);
     Drive::new(Opened { state, contents }, 1)
+}
+
+fn shingled(cache_blocks: u64, entries: u64) -> Drive {
+    used(sample::shingled(1 << 30, cache_blocks, entries))
+}
+
+fn overwritten(cache_blocks: u64, entries: u64) -> Drive {
+    used(sample::overwritten(BYTES, cache_blocks, entries))
 }
 
 /// Submits a request and waits for it: when it was done.
@@ -267,6 +274,92 @@ fn read_ahead_ends_where_the_cache_has_the_next_block() {
         cached_ns > 1_000_000,
         "{cached_ns} ns for a block that is in the log, behind a seek"
     );
+}
+
+#[test]
+fn what_is_written_again_takes_no_more_of_a_cache_that_is_overwritten() {
+    let cleaned = |mut drive: Drive| {
+        let mut now_ns = 0;
+        // The first one once, the others again and again.
+        for i in 0..4_000u64 {
+            let place = if i == 0 { 0 } else { 1 + i % 20 };
+            let write = Request {
+                flags: FLAG_FUA,
+                ..request(i + 1, Op::Write, place * 997 * 8, 8)
+            };
+            now_ns = perform(&mut drive, now_ns, write);
+        }
+        let bytes = drive.snapshot().cache_bytes;
+        (drive.counters().bands_cleaned_forced > 0, bytes / 4096)
+    };
+    // A log of as many blocks is full of what is no longer valid.
+    assert!(cleaned(shingled(3_000, 1_000)).0);
+    assert_eq!(cleaned(overwritten(3_000, 1_000)), (false, 21));
+}
+
+#[test]
+fn an_overwritten_cache_is_full_by_its_blocks_and_by_its_entries() {
+    let places_before_a_wait = |cache_blocks, entries, blocks: u64| {
+        let mut drive = overwritten(cache_blocks, entries);
+        let mut now_ns = 0;
+        for i in 0..10_000u64 {
+            let before_ns = now_ns;
+            let sector = (i * 7_919) % 2_000_000 * 8;
+            let write = request(i + 1, Op::Write, sector, 8 * blocks as u32);
+            now_ns = perform(&mut drive, now_ns, write);
+            if now_ns - before_ns > 100_000_000 {
+                return i;
+            }
+        }
+        0
+    };
+    assert_eq!(places_before_a_wait(20_000, 1_000, 1), 1_000);
+    assert_eq!(places_before_a_wait(20_000, 1_000, 50), 400);
+}
+
+#[test]
+fn what_comes_while_its_band_is_cleaned_stays_in_the_cache() {
+    for mut drive in [shingled(3_000, 1_000), overwritten(3_000, 1_000)] {
+        let write = |tag| Request {
+            flags: FLAG_FUA,
+            ..request(tag, Op::Write, 80_000, 8)
+        };
+        let mut now_ns = perform(&mut drive, 0, write(1));
+        while drive.snapshot().cleaning.is_none() {
+            now_ns = drive.next_event().unwrap();
+            drive.advance(now_ns, 1, |_| {});
+        }
+        now_ns = perform(&mut drive, now_ns, write(2));
+        while drive.counters().bands_cleaned_idle == 0 {
+            assert_eq!(drive.snapshot().cache_entries, 1);
+            now_ns = drive.next_event().unwrap().max(now_ns);
+            drive.advance(now_ns, 1, |_| {});
+        }
+        // The image that was written home is the old one.
+        assert_eq!(drive.snapshot().cache_entries, 1);
+        finish_all(&mut drive);
+        assert_eq!(drive.snapshot().cache_entries, 0);
+        assert_eq!(drive.counters().bands_cleaned_idle, 2);
+    }
+}
+
+#[test]
+fn a_band_takes_as_long_to_clean_however_much_of_it_was_ever_written() {
+    let cleaning_ns = |state: State| {
+        let (state, contents) = (Box::new(state), Contents::new());
+        let mut drive = Drive::new(Opened { state, contents }, 1);
+        perform(&mut drive, 0, request(1, Op::Write, 80_000, 8));
+        finish_all(&mut drive);
+        drive.counters().cleaning_ns
+    };
+    let of = |profile: Profile| {
+        let new = cleaning_ns(State::new(profile.clone(), 1));
+        (new, cleaning_ns(State::used(profile, 1)))
+    };
+    let (new, used) = of(sample::overwritten(BYTES, 3_000, 1_000));
+    assert_eq!(new, used);
+    let (new, used) = of(sample::shingled(BYTES, 3_000, 1_000));
+    assert!(new < used);
 }
 
 #[test]

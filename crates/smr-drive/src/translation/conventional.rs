@@ -40,7 +40,7 @@ impl Conventional {
             .chain(buffer.pieces().take_while(|(r, _)| r.start < here));
         let wanted = ahead.filter(|(range, piece)| allowed(*range, piece));
         let starts = wanted.map(|(range, _)| range.start);
-        let start = self.nearest(arm, need.now_ns, Pba(0), starts)?;
+        let start = self.nearest(arm, need.now_ns, |block| Pba(block.0), starts)?;
         let end = buffer
             .contiguous_end(start)
             .min(start + self.destage_blocks_max);
@@ -49,15 +49,15 @@ impl Conventional {
 }
 
 impl Conventional {
-    /// Of the first few of `starts`, the one that the arm reaches first. Block 0 is at `home`.
+    /// Of the first few of `starts`, the one that the arm reaches first.
     pub(super) fn nearest(
         &self,
         arm: &Arm,
         now_ns: u64,
-        home: Pba,
+        home: impl Fn(Block) -> Pba,
         starts: impl Iterator<Item = Block>,
     ) -> Option<Block> {
-        let cost = |start: Block| arm.position_ns(now_ns, home + start.0, Access::Write);
+        let cost = |start: Block| arm.position_ns(now_ns, home(start), Access::Write);
         let first = starts.take(self.window).map(|start| (cost(start), start));
         first.min().map(|(_, start)| start)
     }

@@ -10,7 +10,7 @@ pub mod small;
 
 use smr_drive::contents::Contents;
 use smr_drive::file::{self, Opened};
-use smr_drive::profile::{Profile, Translation};
+use smr_drive::profile::{sample, Profile, Translation};
 use smr_drive::request::{Op, Outcome, Refusal, Request, FLAG_FUA};
 use smr_drive::state::State;
 use smr_drive::trace::EventKind;
@@ -79,7 +79,15 @@ fn bytes_of(version: u32) -> Vec<u8> {
 
 /// A small shingled drive on which everything happens soon: bands of 5 MiB, runs of 256 KiB, 48 entries.
 pub fn small_shingled() -> Profile {
-    let mut profile = smr_drive::profile::sample::shingled(64 << 20, 2048, 48);
+    soon(sample::shingled(64 << 20, 2048, 48))
+}
+
+/// The same with a cache that is overwritten and holds less.
+pub fn small_overwritten() -> Profile {
+    soon(sample::overwritten(64 << 20, 256, 48))
+}
+
+fn soon(mut profile: Profile) -> Profile {
     profile.buffer.dirty_blocks_max = 256;
     profile.buffer.dirty_extents_max = 16;
     profile.buffer.destage_blocks_max = 64;
@@ -94,7 +102,7 @@ pub fn small_shingled() -> Profile {
 }
 
 pub fn small_conventional() -> Profile {
-    let mut profile = smr_drive::profile::sample::conventional(64 << 20);
+    let mut profile = sample::conventional(64 << 20);
     profile.buffer.dirty_blocks_max = 256;
     profile.buffer.dirty_extents_max = 16;
     profile
@@ -102,7 +110,7 @@ pub fn small_conventional() -> Profile {
 
 /// A small drive with s-blocks of 256 KiB, sections of 8 MiB, and 24 entries for each.
 pub fn small_s_blocks() -> Profile {
-    let mut profile = smr_drive::profile::sample::s_blocks(64 << 20);
+    let mut profile = sample::s_blocks(64 << 20);
     profile.buffer.dirty_blocks_max = 256;
     profile.buffer.dirty_extents_max = 16;
     profile.buffer.destage_blocks_max = 24;
@@ -122,7 +130,7 @@ pub fn small_s_blocks() -> Profile {
 
 /// A small host-managed drive with zones of 1 MiB.
 pub fn small_host_managed() -> Profile {
-    let mut profile = smr_drive::profile::sample::host_managed(64 << 20, 256);
+    let mut profile = sample::host_managed(64 << 20, 256);
     profile.buffer.dirty_blocks_max = 256;
     profile.buffer.dirty_extents_max = 16;
     profile

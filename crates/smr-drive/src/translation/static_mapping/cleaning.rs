@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Band cleaning: read the band, collect its pieces from the cache, write the merged image to the scratch band, write the
-//! band. Bands are cleaned in the order in which they became dirty.
+//! band. Bands are cleaned in the order in which they became dirty; with a cache that is overwritten, in the order of
+//! their places in it, around and around.
 //!
 //! The scratch band makes this atomic: until the end the old data are valid, and entries that arrive for the band
 //! meanwhile stay in the cache.
@@ -11,27 +12,32 @@ use crate::counters::Counters;
 use crate::mechanics::arm::{Access, Arm};
 use crate::trace::EventKind;
 use crate::translation::merge::merge_ns;
+use crate::translation::written::Written;
 use alloc::vec::Vec;
 use zoned::{BandId, BlockRange, Pba, BLOCK_BYTES};
 
 impl StaticMapping {
-    /// The band that has been dirty for longest. When the cache is full, tails can wait: they free nothing.
-    fn next_to_clean(&self, forced: bool) -> Option<BandId> {
+    /// The band whose turn it is. When the cache is full, tails can wait: they free nothing.
+    fn next_to_clean(&mut self, forced: bool) -> Option<BandId> {
         let entry = self
             .map
-            .oldest()
+            .victim()
             .map(|(place, block)| (place, self.bands.band(block)));
         let oldest_tail = || {
             let tails = self.tails.iter();
             tails.map(|(band, tail)| (tail.order, *band)).min()
         };
-        match entry {
-            Some(entry) if forced => Some(entry.1),
+        let next = match entry {
+            Some(entry) if forced => Some(entry),
             entry => {
                 let both = oldest_tail().into_iter().chain(entry);
-                both.min_by_key(|(order, _)| *order).map(|o| o.1)
+                both.min_by_key(|(order, _)| *order)
             }
+        };
+        if let Some((place, _)) = next.filter(|_| next == entry) {
+            self.map.pass(place);
         }
+        Some(next?.1)
     }
 
     fn start_job(&mut self, arm: &mut Arm, now_ns: u64, band: BandId) -> Job {
@@ -54,11 +60,19 @@ impl StaticMapping {
             .map_or(start, |(r, _)| r.end);
         let span = BlockRange::new(start, last_written.max(last_piece));
 
-        let old_blocks = self.written.count(rest);
+        // A cache that is overwritten belongs to firmware that asks not how full a band is.
+        let whole = self.profile.cache_overwritten && !tail_only;
+        let old_blocks = if whole {
+            range.blocks()
+        } else {
+            self.written.count(rest)
+        };
+        let moved_blocks = if whole { range.blocks() } else { span.blocks() };
         let mut job = Job {
             band,
             span,
-            log_head: self.map.head(),
+            moved_blocks,
+            late: Written::default(),
             frees: entries,
             tail_only,
             total_ns: 0,
@@ -92,10 +106,10 @@ impl StaticMapping {
             &mut ns,
             arm,
             self.bands.scratch(),
-            span.blocks(),
+            moved_blocks,
             Access::Write,
         );
-        phase(&mut ns, arm, home, span.blocks(), Access::Write);
+        phase(&mut ns, arm, home, moved_blocks, Access::Write);
         job.total_ns = ns.min(self.profile.clean_max_ns_per_block * range.blocks());
         job
     }
@@ -149,7 +163,7 @@ impl StaticMapping {
         };
         self.note_cleaning(EventKind::CleaningEnded, job.band, 1);
         self.map
-            .drop_older(&self.bands, self.bands.range(job.band), job.log_head);
+            .drop_older(&self.bands, self.bands.range(job.band), &job.late);
         self.written.add(job.span);
         if self
             .tails
@@ -159,7 +173,7 @@ impl StaticMapping {
             self.tails.remove(&job.band);
         }
         counters.clean_at_ns = now_ns;
-        counters.rewritten_bytes += 2 * job.span.blocks() * BLOCK_BYTES;
+        counters.rewritten_bytes += 2 * job.moved_blocks * BLOCK_BYTES;
         counters.tails_closed += u64::from(job.tail_only);
         if job.slice.forced {
             counters.bands_cleaned_forced += 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! A band that is being cleaned: how far the work is, and where the arm is meanwhile.
 
+use crate::translation::written::Written;
 use alloc::vec::Vec;
 use zoned::{BandId, BlockRange, Pba};
 
@@ -17,8 +18,10 @@ pub struct Job {
     pub band: BandId,
     /// What is rewritten.
     pub(super) span: BlockRange,
-    /// Entries appended from here on came too late.
-    pub(super) log_head: u64,
+    /// Blocks that are written.
+    pub(super) moved_blocks: u64,
+    /// What came into the cache meanwhile, too late for the image.
+    pub(super) late: Written,
     /// Entries of the map that will be free afterwards.
     pub(super) frees: u64,
     /// Only the part behind a run.

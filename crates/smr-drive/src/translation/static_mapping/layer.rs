@@ -57,6 +57,8 @@ pub(super) struct Tail {
 pub struct StaticMapping {
     pub(super) profile: profile::StaticMapping,
     pub(super) destage_blocks_max: u64,
+    /// Blocks of the cache on the platters.
+    area_blocks: u64,
     pub(in crate::translation) bands: Bands,
     pub(in crate::translation) map: CacheMap,
     pub(in crate::translation) written: Written,
@@ -77,7 +79,7 @@ impl StaticMapping {
         layout: &Layout,
         saved: &SavedStatic,
     ) -> Self {
-        let bands = Bands::new(layout, &mapping, profile.capacity_blocks());
+        let bands = Bands::new(layout, &mapping, profile);
         StaticMapping::with_bands(mapping, profile, bands, saved)
     }
 
@@ -88,12 +90,12 @@ impl StaticMapping {
         bands: Bands,
         saved: &SavedStatic,
     ) -> Self {
-        let mut map = CacheMap::new(
-            &bands,
-            mapping.cache_blocks,
-            mapping.entry_header_blocks,
-            saved.log_head,
-        );
+        let (blocks, head) = (mapping.area_blocks(&profile.buffer), saved.log_head);
+        let mut map = if mapping.cache_overwritten {
+            CacheMap::overwritten(&bands, blocks, head)
+        } else {
+            CacheMap::new(&bands, blocks, mapping.entry_header_blocks, head)
+        };
         map.restore(&bands, &saved.entries);
         let mut written = Written::default();
         saved.written.iter().for_each(|range| written.add(*range));
@@ -118,6 +120,7 @@ impl StaticMapping {
         StaticMapping {
             streams: Streams::new(mapping.stream_runs_max, mapping.stream_memory_ns),
             destage_blocks_max: profile.buffer.destage_blocks_max,
+            area_blocks: blocks,
             profile: mapping,
             bands,
             map,
@@ -157,6 +160,36 @@ impl StaticMapping {
             classes: self.dirty_classes(band),
             value,
         });
+    }
+
+    /// Writes `ranges` to a cache that is overwritten, in the order of their places: how long that takes. New entries cost
+    /// what they cost in a log; a place that is overwritten has to pass under the head.
+    fn begin_overwriting(&mut self, ranges: &[BlockRange], arm: &mut Arm, now_ns: u64) -> u64 {
+        let mut parts: Vec<(u64, u64, bool)> = Vec::new();
+        let mut cursor = self.map.head();
+        for range in ranges {
+            self.streams.cached(*range, now_ns);
+            let mut rest = *range;
+            while let Some(part) = self.map.next_part(rest, cursor) {
+                if part.is_new {
+                    cursor = part.place + part.range.blocks();
+                }
+                parts.push((part.place, part.range.blocks(), part.is_new));
+                rest.start = part.range.end;
+            }
+        }
+        parts.sort_unstable();
+        let mut ns = 0;
+        for (place, blocks, is_new) in parts {
+            let at = self.map.pba(place);
+            if arm.at() != at {
+                ns += arm.access(now_ns + ns, at, 0, Access::Write);
+            }
+            let least_ns = if is_new { self.profile.entry_ns } else { 0 };
+            ns += arm.transfer_ns(at, blocks).max(least_ns);
+            arm.drift_to(at + blocks);
+        }
+        ns
     }
 
     /// A run was written in place over `span`.
@@ -244,7 +277,7 @@ impl TranslationLayer for StaticMapping {
         }
     }
 
-    /// Whether the map and the log have room for `range` and for all that is already in the buffer. While a band is
+    /// Whether the map and the cache have room for `range` and for all that is already in the buffer. While a band is
     /// being cleaned because the cache is full, the map's entries it will free count as free, slice by slice: this is what
     /// lets a few writes through between two slices.
     fn accepts(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
@@ -252,12 +285,19 @@ impl TranslationLayer for StaticMapping {
         if range.blocks() >= p.stream_min_blocks {
             return true;
         }
-        // What is on its way to the log has left the buffer and is not yet in the map: it needs its entry all the same.
+        // What is on its way to the cache has left the buffer and is not yet in the map: it needs its entry all the same.
         let waiting = (buffer.piece_count() + buffer.in_flight().len()) as u64;
         let credit = self.job.as_ref().map_or(0, Job::credit);
         let entries = range.blocks().div_ceil(p.entry_blocks_max);
         let has_room = self.map.entry_count() + waiting + entries <= p.cache_entries_max + credit;
         let goes_on = || self.streams.ends_at(range.start);
+        if let Some(free) = self.map.free_places() {
+            let needed = range.blocks() + buffer.volatile_blocks();
+            let spare = self.area_blocks - p.cache_blocks;
+            return needed <= free && (has_room && needed + spare <= free || goes_on())
+                || buffer.absorbs(range)
+                || self.map.holds(range);
+        }
         // The map is asked last: of all this, only it is large.
         if !has_room && !buffer.absorbs(range) && !goes_on() && !self.map.has_entry(range) {
             return false;
@@ -281,6 +321,9 @@ impl TranslationLayer for StaticMapping {
                 destage.span.blocks(),
                 Access::Write,
             );
+        }
+        if self.profile.cache_overwritten {
+            return self.begin_overwriting(&destage.ranges, arm, now_ns);
         }
         // The log is written as it comes: an entry takes its time wherever the platters stand, but the way there counts.
         let head = self.map.pba(self.map.head());
@@ -313,7 +356,11 @@ impl TranslationLayer for StaticMapping {
         for range in &destage.ranges {
             let of_range = landed.iter().filter(|f| f.range.overlaps(*range));
             self.map
-                .append(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
+                .put(&self.bands, *range, of_range.fold(0, |c, f| c | f.classes));
+            let band = self.bands.band(range.start);
+            if let Some(job) = self.job.as_mut().filter(|job| job.band == band) {
+                job.late.add(*range);
+            }
             counters.cached_bytes += bytes(range);
         }
         counters.cache_entries_max = counters.cache_entries_max.max(self.map.entry_count());

@@ -8,6 +8,7 @@ mod dirty_bands;
 mod extents;
 mod job;
 mod layer;
+mod places;
 mod plan;
 
 pub use layer::StaticMapping;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! A host-aware zoned disk: writes at a zone's write pointer go in place, all others to a media cache.
 //!
-//! It is a static mapping whose bands are the zones and whose streams are the write pointers: log, map and cleaning are
-//! those of [`StaticMapping`].
+//! It is a static mapping whose bands are the zones, or equal parts of them, and whose streams are the write pointers:
+//! cache, map and cleaning are those of [`StaticMapping`].
 //!
 //! ```text
 //!               write at the pointer                     write elsewhere: the zone becomes non-sequential
@@ -15,7 +15,8 @@
 //!
 //! A zone with data in the cache is *non-sequential*. When there are as many as the disk can follow, a write that would
 //! make one more waits until the zone among them that was written out of order longest ago has been cleaned (`accepts`,
-//! `clean_slice`). Cleaning rewrites a zone from its start to its last block; see docs/design/drive-model.md for what is known.
+//! `clean_slice`). Cleaning rewrites a band from its start to its last block; see docs/design/drive-translation.md for
+//! what is known.
 //!
 //! INV-A1: what goes in place next in a zone lies behind all that is in place there: `in_place` goes in order of address.
 //! INV-A2: `recent` holds exactly the zones that have data in the cache, and these are at most `non_sequential_max`.
@@ -48,12 +49,12 @@ use zoned::{
 pub struct HostAware {
     profile: profile::HostAware,
     table: ZoneTable,
-    /// The media cache, with the zones as bands.
+    /// The media cache, with the zones or their parts as bands.
     cache: StaticMapping,
     /// What may go in place: conventional zones, and what was written at write pointers and has not landed.
     in_place: Written,
     /// Non-sequential zones, the one that was written out of order longest ago first.
-    recent: Vec<BandId>,
+    recent: Vec<ZoneId>,
     /// Of zones written since power-on, the end of the last block on the medium.
     landed: BTreeMap<ZoneId, Block>,
     elevator: Conventional,
@@ -78,9 +79,9 @@ impl HostAware {
         );
         let bands = Bands::of_zones(
             layout,
-            zones.cache.cache_blocks,
-            zones.zones.zone_blocks,
-            profile.capacity_blocks(),
+            &zones.cache,
+            zones.zones.zone_blocks / u64::from(zones.zone_bands),
+            profile,
         );
         HostAware {
             profile: zones.clone(),
@@ -112,22 +113,38 @@ impl HostAware {
 
     /// Non-sequential zones in the order of their newest entries.
     fn order_recent(&mut self) {
-        let mut newest: BTreeMap<BandId, u64> = BTreeMap::new();
+        let mut newest: BTreeMap<ZoneId, u64> = BTreeMap::new();
         for (range, entry) in self.cache.map.entries() {
-            let band = self.cache.bands.band(range.start);
-            let place = newest.entry(band).or_default();
+            let place = newest.entry(self.zone_of(range.start)).or_default();
             *place = entry.place.max(*place);
         }
         // One by one: to collect would sort, and that takes 4 KiB of a small stack.
         let mut by_place = BTreeMap::new();
-        for (band, place) in newest {
-            by_place.insert(place, band);
+        for (zone, place) in newest {
+            by_place.insert(place, zone);
         }
         self.recent = by_place.into_values().collect();
     }
 
     fn zone_of(&self, block: Block) -> ZoneId {
         self.table.at(block.first_sector())
+    }
+
+    /// The bands of a zone.
+    fn bands_of(&self, zone: ZoneId) -> impl Iterator<Item = BandId> {
+        let bands = self.profile.zone_bands;
+        (zone.0 * bands..(zone.0 + 1) * bands).map(BandId)
+    }
+
+    /// The bands of a zone that have data in the cache.
+    fn dirty_bands(&self, zone: ZoneId) -> impl Iterator<Item = BandId> + '_ {
+        let last = self.cache.bands.count();
+        let bands = self.bands_of(zone).filter(move |band| band.0 < last);
+        bands.filter(|band| self.cache.map.dirt().contains(*band))
+    }
+
+    fn is_dirty(&self, zone: ZoneId) -> bool {
+        self.dirty_bands(zone).next().is_some()
     }
 
     /// Whether blocks of `part`, which lies in one zone, go to the cache when they come into the buffer now: what is on
@@ -138,26 +155,26 @@ impl HostAware {
     }
 
     /// `range` by zones.
-    fn by_zone(&self, range: BlockRange) -> impl Iterator<Item = (BandId, BlockRange)> + '_ {
+    fn by_zone(&self, range: BlockRange) -> impl Iterator<Item = (ZoneId, BlockRange)> + '_ {
         let ids = self.zone_of(range.start).0..=self.zone_of(Block(range.end.0 - 1)).0;
         ids.map(move |id| {
             let part = self.table.blocks(ZoneId(id)).intersection(range);
-            (BandId(id), part)
+            (ZoneId(id), part)
         })
     }
 
     /// Whether what of `range` goes to the cache can go there without one non-sequential zone too many.
     fn has_zones_for(&self, range: BlockRange, buffer: &VolatileBuffer) -> bool {
-        let dirt = self.cache.map.dirt();
-        let diverted = |(zone, part): &(BandId, BlockRange)| {
-            !dirt.contains(*zone) && self.is_diverted(*part, buffer)
+        let dirty = self.recent.len();
+        let diverted = |(zone, part): &(ZoneId, BlockRange)| {
+            !self.is_dirty(*zone) && self.is_diverted(*part, buffer)
         };
-        let mut zones: Vec<BandId> = self.by_zone(range).filter(diverted).map(|z| z.0).collect();
+        let mut zones: Vec<ZoneId> = self.by_zone(range).filter(diverted).map(|z| z.0).collect();
         if zones.is_empty() {
             return true;
         }
         let most = self.profile.non_sequential_max as usize;
-        if dirt.len() + zones.len() > most {
+        if dirty + zones.len() > most {
             return false;
         }
         // Those that will be non-sequential when the buffer is on the medium.
@@ -165,14 +182,14 @@ impl HostAware {
             zones.extend(self.by_zone(piece).filter(diverted).map(|z| z.0));
         }
         for flight in buffer.in_flight() {
-            let to_cache = |(zone, part): &(BandId, BlockRange)| {
-                !dirt.contains(*zone) && self.in_place.count(*part) < part.blocks()
+            let to_cache = |(zone, part): &(ZoneId, BlockRange)| {
+                !self.is_dirty(*zone) && self.in_place.count(*part) < part.blocks()
             };
             zones.extend(self.by_zone(flight.range).filter(to_cache).map(|z| z.0));
         }
         zones.sort_unstable();
         zones.dedup();
-        dirt.len() + zones.len() <= most
+        dirty + zones.len() <= most
     }
 
     /// What can be written in place now: of a sequential zone, the first blocks that are dirty and in order (INV-A1), if
@@ -216,11 +233,12 @@ impl HostAware {
     /// Of what can be written in place, what the arm reaches first.
     fn plan_in_place(&self, buffer: &VolatileBuffer, arm: &Arm, need: Need) -> Option<Destage> {
         let candidates = self.candidates(buffer, need);
-        let home = self.cache.bands.home(Block(0));
-        let here = Block(arm.at().0.saturating_sub(home.0));
+        let bands = &self.cache.bands;
+        let here = bands.block_at(arm.at());
         let first = candidates.partition_point(|range| range.start < here);
         let (behind, ahead) = candidates.split_at(first);
         let starts = ahead.iter().chain(behind).map(|range| range.start);
+        let home = |block| bands.home(block);
         let start = self.elevator.nearest(arm, need.now_ns, home, starts)?;
         let range = candidates.iter().find(|range| range.start == start)?;
         let end = range.end.min(start + self.destage_blocks_max);
@@ -232,7 +250,7 @@ impl HostAware {
         let id = self.zone_of(zone.start);
         self.cache.forget(zone);
         self.in_place.remove(zone);
-        self.recent.retain(|band| band.0 != id.0);
+        self.recent.retain(|zone| *zone != id);
         self.landed.insert(id, zone.start);
     }
 
@@ -319,12 +337,12 @@ impl TranslationLayer for HostAware {
             if destage.place == Where::InPlace {
                 self.in_place.remove(*range);
                 // The first block may have been begun out of order, and is whole now.
-                if !self.cache.map.dirt().contains(BandId(id.0)) {
-                    self.recent.retain(|band| band.0 != id.0);
+                if !self.is_dirty(id) {
+                    self.recent.retain(|zone| *zone != id);
                 }
-            } else {
-                self.recent.retain(|band| band.0 != id.0);
-                self.recent.push(BandId(id.0));
+            } else if self.recent.last() != Some(&id) {
+                self.recent.retain(|zone| *zone != id);
+                self.recent.push(id);
             }
         }
     }
@@ -335,22 +353,26 @@ impl TranslationLayer for HostAware {
 
     fn clean_slice(&mut self, arm: &mut Arm, now_ns: u64, forced: bool) -> Option<u64> {
         let too_many = self.recent.len() >= self.profile.non_sequential_max as usize;
-        let first = self.recent.first().copied().filter(|_| forced && too_many);
+        let oldest = self.recent.first().filter(|_| forced && too_many);
+        let first = oldest.and_then(|zone| self.dirty_bands(*zone).next());
         self.cache.clean_slice_static(arm, now_ns, forced, first)
     }
 
     fn end_slice(&mut self, arm: &mut Arm, now_ns: u64, counters: &mut Counters) {
         let band = self.cache.job.as_ref().map(|job| job.band);
         self.cache.end_slice(arm, now_ns, counters);
-        if let Some(band) = band.filter(|_| self.cache.job.is_none()) {
-            // What was behind a gap is in place now; what comes into the gap would destroy it.
-            let zone = self.table.blocks(ZoneId(band.0));
-            if let Some(last) = self.cache.written.last_end(zone) {
-                self.in_place.remove(BlockRange::new(zone.start, last));
-            }
+        let Some(band) = band.filter(|_| self.cache.job.is_none()) else {
+            return;
+        };
+        // What was behind a gap is in place now; what comes into the gap would destroy it.
+        let id = ZoneId(band.0 / self.profile.zone_bands);
+        let zone = self.table.blocks(id);
+        if let Some(last) = self.cache.written.last_end(zone) {
+            self.in_place.remove(BlockRange::new(zone.start, last));
         }
-        let dirt = self.cache.map.dirt();
-        self.recent.retain(|band| dirt.contains(*band));
+        if !self.is_dirty(id) {
+            self.recent.retain(|zone| *zone != id);
+        }
     }
 
     fn is_clean(&self) -> bool {
@@ -456,7 +478,8 @@ impl TranslationLayer for HostAware {
         self.cache.check();
         let mut recent = self.recent.clone();
         recent.sort_unstable();
-        let dirty: Vec<BandId> = self.cache.map.dirt().iter().map(|(band, _)| band).collect();
+        let all = (0..self.table.count()).map(ZoneId);
+        let dirty: Vec<ZoneId> = all.filter(|id| self.is_dirty(*id)).collect();
         assert_eq!(recent, dirty, "INV-A2");
         assert!(
             recent.len() <= self.profile.non_sequential_max as usize,
