@@ -4,6 +4,7 @@
 //!
 //! Everything is decided by the profile and the seeds in here: the same sources give the same numbers, to the last bit.
 
+use super::filling::{self, Places};
 use crate::host::{at, Host};
 use crate::random::Random;
 use hdrhistogram::Histogram;
@@ -24,8 +25,9 @@ const STALL_NS: u64 = 80_000_000;
 const SLICE_STALL_MAX_NS: u64 = 170_000_000;
 const GIB_BLOCKS: u64 = 1 << 18;
 const MIB_BLOCKS: u64 = 1 << 8;
-const S: f64 = 1e9;
-const MS: f64 = 1e6;
+const ZONE_BLOCKS: u64 = 256 * MIB_BLOCKS;
+pub(super) const S: f64 = 1e9;
+pub(super) const MS: f64 = 1e6;
 
 /// Named numbers.
 pub type Readings = BTreeMap<&'static str, f64>;
@@ -63,6 +65,13 @@ pub enum Experiment {
         /// Place: 0 is the outer edge, 1000 the inner one.
         per_mille: u64,
     },
+    /// The same, beginning at an address, rounded down to 256 MiB.
+    SequentialAt {
+        /// Direction.
+        write: bool,
+        /// Address, in gigabytes.
+        gb: u64,
+    },
     /// 64 GiB from the outer edge on, read in requests of 1 MiB, eight at a time.
     #[serde(rename = "first_64_gib")]
     First64GiB,
@@ -95,6 +104,24 @@ pub enum Experiment {
     Interrupted,
     /// 250,000 random 4 KiB writes over 8 GiB, then 8 GiB sequential.
     CacheReset,
+    /// Random writes of `kib` over the whole drive, one at a time, until one waits for the cache; then 5,000 more. Of a
+    /// host-aware drive, over its sequential zones.
+    CacheFill {
+        /// Size of a write.
+        kib: u64,
+    },
+    /// The same within the first `gib` (0: the whole drive), by Zipf's law with exponent 1.
+    Skewed {
+        /// Size of a write.
+        kib: u64,
+        /// Size of the range.
+        gib: u64,
+    },
+    /// Random writes of `kib` over the whole drive until one waits for the cache; then rest until all is clean.
+    CacheRest {
+        /// Size of a write.
+        kib: u64,
+    },
     /// Ten commits of 20 MiB as jbd2 writes them, 5 s apart.
     Journal,
     /// Nothing is done: what the profile's geometry gives.
@@ -134,6 +161,16 @@ impl fmt::Display for Experiment {
             Experiment::Run { blocks } => write!(f, "a run of {} KiB", blocks * 4),
             Experiment::Interrupted => write!(f, "a stream, interrupted once"),
             Experiment::CacheReset => write!(f, "250,000 random writes, then sequential ones"),
+            Experiment::SequentialAt { write, gb } => {
+                let op = if *write { "write" } else { "read" };
+                write!(f, "sequential {op} at {gb} GB")
+            }
+            Experiment::CacheFill { kib } => write!(f, "random writes of {kib} KiB"),
+            Experiment::Skewed { kib, gib: 0 } => write!(f, "skewed writes of {kib} KiB"),
+            Experiment::Skewed { kib, gib } => {
+                write!(f, "skewed writes of {kib} KiB over {gib} GiB")
+            }
+            Experiment::CacheRest { kib } => write!(f, "rest after random writes of {kib} KiB"),
             Experiment::Journal => write!(f, "commits of 20 MiB every 5 s"),
             Experiment::Geometry => write!(f, "geometry"),
         }
@@ -144,6 +181,7 @@ impl fmt::Display for Experiment {
 pub fn run(profile: &Profile, experiment: Experiment) -> Readings {
     let host = || Host::new(profile.clone(), SEED);
     let used = || Host::used(profile.clone(), SEED);
+    let full = || filling::full(used());
     match experiment {
         Experiment::RandomWrites { gib } => random_writes(used(), gib * 1024),
         Experiment::RandomWritesMib { mib } => random_writes(used(), mib),
@@ -153,6 +191,20 @@ pub fn run(profile: &Profile, experiment: Experiment) -> Readings {
             let op = if write { Op::Write } else { Op::Read };
             let mb_s = sequential(&mut host(), op, place(profile, per_mille, 1024), 1024);
             Readings::from([("mb_s", mb_s)])
+        }
+        Experiment::SequentialAt { write, gb } => {
+            let op = if write { Op::Write } else { Op::Read };
+            let from = gb * 1_000_000_000 / 4096 / ZONE_BLOCKS * ZONE_BLOCKS;
+            Readings::from([("mb_s", sequential(&mut host(), op, from, 1024))])
+        }
+        Experiment::CacheFill { kib } => {
+            filling::fill_and_go_on(full(), Places::new(profile, kib, 0, false))
+        }
+        Experiment::Skewed { kib, gib } => {
+            filling::fill_and_go_on(full(), Places::new(profile, kib, gib, true))
+        }
+        Experiment::CacheRest { kib } => {
+            filling::fill_and_rest(full(), Places::new(profile, kib, 0, false))
         }
         Experiment::First64GiB => {
             let mb_s = sequential(&mut host(), Op::Read, 0, 64 * 1024);
@@ -311,7 +363,7 @@ fn sequential(host: &mut Host, op: Op, from: u64, count: u64) -> f64 {
     count as f64 * 1048576.0 / 1e6 / ((host.now_ns - start_ns) as f64 / S)
 }
 
-fn flush(host: &mut Host) {
+pub(super) fn flush(host: &mut Host) {
     host.request(Op::Flush, at(0, 0), 0)
         .expect("every drive flushes");
 }
@@ -551,13 +603,14 @@ fn journal(mut host: Host) -> Readings {
 
 /// MiB/s of random 4 KiB writes over the whole drive, second by second, for `seconds`: FAST'17's Figure 1.
 pub fn throughput_curve(profile: &Profile, seconds: u64) -> Vec<f64> {
-    let mut host = Host::used(profile.clone(), SEED);
+    let mut host = filling::full(Host::used(profile.clone(), SEED));
+    let start_ns = host.now_ns;
     let range = range_blocks(&host, 0);
     let mut random = Random(11);
     let mut bytes = vec![0u64; seconds as usize];
     loop {
         write_one(&mut host, &mut random, range);
-        match bytes.get_mut((host.now_ns / 1_000_000_000) as usize) {
+        match bytes.get_mut(((host.now_ns - start_ns) / 1_000_000_000) as usize) {
             Some(second) => *second += 4096,
             None => break,
         }

@@ -5,6 +5,7 @@
 //! this module puts the two side by side. A row that is off is shown as off; the tolerances are the same for all rows.
 
 pub mod experiments;
+mod filling;
 pub mod targets;
 
 use crate::profile;
@@ -208,10 +209,13 @@ pub fn validate(
 pub fn is_quick(target: &Target) -> bool {
     match target.experiment {
         Experiment::RandomWrites { gib } => gib == 8,
+        Experiment::CacheFill { kib } => kib == 1024,
         Experiment::Stalls { .. } => true,
-        Experiment::RandomWritesMib { .. } | Experiment::CacheReset | Experiment::First64GiB => {
-            false
-        }
+        Experiment::RandomWritesMib { .. }
+        | Experiment::CacheReset
+        | Experiment::CacheRest { .. }
+        | Experiment::Skewed { .. }
+        | Experiment::First64GiB => false,
         _ => true,
     }
 }
