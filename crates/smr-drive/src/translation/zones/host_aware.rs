@@ -15,8 +15,8 @@
 //!
 //! A zone with data in the cache is *non-sequential*. When there are as many as the disk can follow, a write that would
 //! make one more waits until the zone among them that was written out of order longest ago has been cleaned (`accepts`,
-//! `clean_slice`). Cleaning rewrites a band from its start to its last block; see docs/design/drive-translation.md for
-//! what is known.
+//! `clean_slice`). Cleaning rewrites a band from its start to its last block; see docs/design/drive-zones.md for what
+//! is known.
 //!
 //! INV-A1: what goes in place next in a zone lies behind all that is in place there: `in_place` goes in order of address.
 //! INV-A2: `recent` holds exactly the zones that have data in the cache, and these are at most `non_sequential_max`.
