@@ -23,7 +23,7 @@ from shingle.runs import experiment
         (fs.find, "ext4-laz", "ext4-lazy"),
         (fs.find, "EXT4-LAZY", "ext4-lazy"),
         (workload.find, "MakeDir", "MakeDirs"),
-        (drive.find, "st8000", "st8000as0002"),
+        (drive.find, "st5000", "st5000as0011"),
         (experiment.find, "e01-first-ligth", "e01-first-light"),
     ],
 )

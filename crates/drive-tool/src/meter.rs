@@ -2,7 +2,7 @@
 //! What requests saw of a drive: latencies (HDR histograms), stalls, throughput and the state of the cache over time.
 
 use crate::trace_file::OPS;
-use crate::validate::experiments::histogram;
+use crate::validate::readings::histogram;
 use crate::validate::short;
 use hdrhistogram::Histogram;
 use serde_json::{json, Value};

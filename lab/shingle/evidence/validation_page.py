@@ -21,10 +21,9 @@ with the committed record, digit by digit.*
 **{headline}**
 
 A row compares one number that somebody measured or published with what the simulated drive does when the same is done
-to it. The targets, with their sources, are `drives/targets/*.toml`; what is done is
-`experiments.rs` and `filling.rs` in `crates/drive-tool/src/validate/`. Tolerances are the same for all rows of a sort: 10 % for counts, bytes
-and sequential rates, 25 % for times, which is what published models of such drives reach (Shafaei et al., TOS 13(4),
-2017).
+to it. The targets, with their sources, are `drives/targets/*.toml`; what is done is `experiments.rs` and `filling.rs`
+in `crates/drive-tool/src/validate/`. Tolerances are the same for all rows of a sort: 10 % for counts, bytes and
+sequential rates, 25 % for times, which is what published models of such drives reach (Shafaei et al., TOS 13(4), 2017).
 
 | kind | what a match is worth |
 |---|---|
@@ -45,11 +44,12 @@ _KNOWN = """
   Figure 1 shows that the times differ, its text gives none.
 * Drive-managed WD drives (T1c): two statements of order in a paper, no number. Under-determined by any model.
 * T1a is fitted: buffer and elevator of WD5000YS were chosen to get there.
-* ST8000AS0022 and ST8000DM004: a paper of 2026 (LiT, named in their profiles) gives sizes, rates and times of rest. How fast
-  they are when the cache is full, or under skew, we have not seen: these rows were written down before they can be
-  compared. Guessed from ST8000AS0002 are the time of an entry, the merge law, credits by slices, and runs of 8 MiB.
-* Two readings of that paper matter under skew: that a block is overwritten in place on the platters too, so that it costs a
-  seek and a turn, and that these are made in the order of their places.
+* ST8000AS0022 and ST8000DM004: a paper of 2026 (LiT, named in their profiles) gives sizes, rates and times of rest.
+  How fast they are when the cache is full, or under skew, we have not seen: these rows were written down before they
+  can be compared. Guessed from ST8000AS0002 are the time of an entry, the merge law, credits by slices, and runs of
+  8 MiB.
+* Two readings of that paper matter under skew: that a block is overwritten in place on the platters too, so that it
+  costs a seek and a turn, and that these are made in the order of their places.
 * HC650: nothing was measured.
 """
 

@@ -5,15 +5,14 @@
 //! Everything is decided by the profile and the seeds in here: the same sources give the same numbers, to the last bit.
 
 use super::filling::{self, Places};
+use super::readings::{flush, histogram, Readings, MS, S};
 use crate::host::{at, Host};
 use crate::random::Random;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use smr_drive::mechanics::arm::{seek_ns, Arm};
 use smr_drive::profile::{Profile, Translation};
 use smr_drive::request::{Op, FLAG_FUA};
 use smr_drive::translation::static_mapping::bands::Bands;
-use std::collections::BTreeMap;
 use std::fmt;
 use zoned::{Block, BlockRange};
 
@@ -26,11 +25,6 @@ const SLICE_STALL_MAX_NS: u64 = 170_000_000;
 const GIB_BLOCKS: u64 = 1 << 18;
 const MIB_BLOCKS: u64 = 1 << 8;
 const ZONE_BLOCKS: u64 = 256 * MIB_BLOCKS;
-pub(super) const S: f64 = 1e9;
-pub(super) const MS: f64 = 1e6;
-
-/// Named numbers.
-pub type Readings = BTreeMap<&'static str, f64>;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -323,11 +317,6 @@ fn stalls(mut host: Host, mib: u64, warm_s: u64, log_s: u64) -> Readings {
     ])
 }
 
-/// From a nanosecond to a day, to three digits.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 86_400_000_000_000, 3).expect("these bounds are lawful")
-}
-
 fn few_random_writes(mut host: Host) -> Readings {
     let range = range_blocks(&host, 0);
     let mut random = Random(11);
@@ -361,11 +350,6 @@ fn sequential(host: &mut Host, op: Op, from: u64, count: u64) -> f64 {
     host.run_of(op, from, count * MIB_BLOCKS, MIB_BLOCKS, 8);
     flush(host);
     count as f64 * 1048576.0 / 1e6 / ((host.now_ns - start_ns) as f64 / S)
-}
-
-pub(super) fn flush(host: &mut Host) {
-    host.request(Op::Flush, at(0, 0), 0)
-        .expect("every drive flushes");
 }
 
 /// Address as a share of the drive, and MB/s there.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a persistent cache fills, what comes when it is full, and when it is emptied at rest.
 
-use super::experiments::{flush, histogram, Readings, MS, S};
+use super::readings::{flush, histogram, Readings, MS, S};
 use crate::host::{at, Host};
 use crate::random::Random;
 use smr_drive::profile::{Profile, Translation};

@@ -6,10 +6,12 @@
 
 pub mod experiments;
 mod filling;
+pub mod readings;
 pub mod targets;
 
 use crate::profile;
-use experiments::{Experiment, Readings};
+use experiments::Experiment;
+use readings::Readings;
 use serde_json::{json, Value};
 use smr_drive::profile::{Profile, Translation};
 use std::collections::BTreeMap;

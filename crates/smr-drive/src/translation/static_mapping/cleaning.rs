@@ -61,13 +61,10 @@ impl StaticMapping {
         let span = BlockRange::new(start, last_written.max(last_piece));
 
         // A cache that is overwritten belongs to firmware that asks not how full a band is.
-        let whole = self.profile.cache_overwritten && !tail_only;
-        let old_blocks = if whole {
-            range.blocks()
-        } else {
-            self.written.count(rest)
+        let (old_blocks, moved_blocks) = match self.profile.cache_overwritten && !tail_only {
+            true => (range.blocks(), range.blocks()),
+            false => (self.written.count(rest), span.blocks()),
         };
-        let moved_blocks = if whole { range.blocks() } else { span.blocks() };
         let mut job = Job {
             band,
             span,
