@@ -77,6 +77,8 @@ class Guard:
     # What the failure says.
     sign: str
     quick: bool = False
+    # The configuration of the kernel: only this one has swap files.
+    base: str = "main"
 
 
 GUARDS = (
@@ -92,22 +94,25 @@ GUARDS = (
     Guard("stream-needs-each-bitmap", test_data_in_order.bitmaps, "blocks are wrong|Input/output error"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
     Guard("relocate-stale-cache", test_data_in_order.moves, HOLDS, quick=True),
+    Guard(
+        "relocate-swap-files", partial(test_data_in_order.swap_stays, provoke="slow-swapon"), "became", base="sanitize"
+    ),
 )
 
 
-def mutant_bench(folder: Path, name: str) -> Bench:
+def mutant_bench(folder: Path, name: str, base: str) -> Bench:
     below = folder / name
     below.mkdir()
-    return Bench(below, f"{build.MUTANT_NEXT}:{name}")
+    return Bench(below, f"{build.MUTANT_NEXT}:{name}:{base}")
 
 
 @pytest.mark.parametrize(
     "guard", [pytest.param(each, id=each.mutant, marks=() if each.quick else pytest.mark.long) for each in GUARDS]
 )
 def test_a_guard_that_is_gone_is_missed(folder: Path, guard: Guard) -> None:
-    guard.load(mutant_bench(folder, build.CONTROL))
+    guard.load(mutant_bench(folder, build.CONTROL, guard.base))
     with pytest.raises((Failure, AssertionError)) as failure:
-        guard.load(mutant_bench(folder, guard.mutant))
+        guard.load(mutant_bench(folder, guard.mutant, guard.base))
     said = "\n".join((str(failure.value), *map(str, getattr(failure.value, "detail", ()))))
     print(f"{guard.mutant}: {said[:2000]}")
     assert re.search(guard.sign, said, re.DOTALL), said

@@ -8,12 +8,24 @@ use crate::session::{SeekLaw, Session};
 use crate::simulated::SimulatedDisk;
 use crate::statistics::median;
 use crate::tests::bands::region_start;
+use crate::tests::cleaning::LONGEST_MS;
 use drive_tool::profile::{convert, ProfileText};
 use smr_drive::mechanics::layout::Layout;
 use smr_drive::profile::{Profile, StaticMapping, Translation};
 use smr_drive::translation::static_mapping::bands::Bands;
 use std::fmt::Write;
-use zoned::{Block, BLOCK_BYTES};
+use zoned::{Block, Pba, BLOCK_BYTES};
+
+/// What the probe learns only from a disk that cleans while it rests.
+const OF_IDLE_CLEANING: [&str; 7] = [
+    "band.outer",
+    "band.middle",
+    "band.inner",
+    "mapping",
+    "translation.idle",
+    "translation.clean_slice",
+    "cleaning.order",
+];
 
 /// A found number may be so far from the configured one.
 pub const TOLERANCE: f64 = 0.15;
@@ -46,6 +58,11 @@ impl Row {
     }
 }
 
+/// Whether the disk rests longer than the probe waits before it cleans.
+fn rests_long(text: &ProfileText) -> bool {
+    text.get_or("translation.idle", 0.0) * 1e3 > LONGEST_MS
+}
+
 /// What a perfect probe would find.
 fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value, &'static str)> {
     let number = |key: &str| Value::Number(text.get(key));
@@ -76,7 +93,7 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
         Translation::Conventional => vec![("kind", word("conventional"), "")],
         Translation::StaticMapping(mapping) => shingled(text, profile, mapping),
         Translation::SBlocks(_) => moving(text),
-        Translation::HostAware(_) => host_aware(text),
+        Translation::HostAware(_) => host_aware(text, profile),
         Translation::Enforcing(_) | Translation::HostManaged(_) => vec![
             ("kind", word("sequential writes enforced"), ""),
             ("translation.zone", number("translation.zone"), "MiB"),
@@ -87,6 +104,14 @@ fn configured(text: &ProfileText, profile: &Profile) -> Vec<(&'static str, Value
             ),
         ],
     });
+    if rests_long(text) {
+        all.retain(|(key, ..)| !OF_IDLE_CLEANING.contains(key));
+        for (key, value, _) in &mut all {
+            if *key == "cleaning.idle" {
+                *value = word("not seen");
+            }
+        }
+    }
     all
 }
 
@@ -120,9 +145,11 @@ fn cached(text: &ProfileText) -> Vec<Wanted> {
     ]
 }
 
-/// Where the profile has the cache, in the probe's words.
-fn cache_place(text: &ProfileText) -> &'static str {
-    match text.get_or("translation.cache_at", 0.0) * 1e12 / text.get("host.capacity") {
+/// Where the profile has the cache, in the probe's words: by cylinders, as an arm sees it.
+fn cache_place(text: &ProfileText, layout: &Layout) -> &'static str {
+    let block = text.get_or("translation.cache_at", 0.0) * 1e12 / BLOCK_BYTES as f64;
+    let cylinder = layout.spot(Pba(block as u64)).cylinder;
+    match cylinder as f64 / layout.cylinders() as f64 {
         at if at < 0.2 => "outer diameter",
         at if at > 0.8 => "inner diameter",
         _ => "middle",
@@ -159,7 +186,7 @@ fn shingled(text: &ProfileText, profile: &Profile, mapping: &StaticMapping) -> V
         ("band.middle", band(0.5), "MiB"),
         ("band.inner", band(0.97), "MiB"),
         ("mapping", word("static"), ""),
-        ("cache.place", word(cache_place(text)), ""),
+        ("cache.place", word(cache_place(text, &layout)), ""),
         ("cleaning.busy", word("no"), ""),
         ("stream.rule", word("its length"), ""),
         (
@@ -195,19 +222,24 @@ fn moving(text: &ProfileText) -> Vec<Wanted> {
     all
 }
 
-fn host_aware(text: &ProfileText) -> Vec<Wanted> {
+fn host_aware(text: &ProfileText, profile: &Profile) -> Vec<Wanted> {
     let word = |word: &str| Value::Word(word.into());
+    let layout = Layout::new(&profile.mechanics);
+    let zones = text.get("host.capacity") / (text.get("translation.zone") * f64::from(1 << 20));
+    let most = text.get("translation.non_sequential_optimal")
+        + text.get_or("translation.conventional_first", 0.0);
+    let most = if most >= zones.floor() {
+        word("no limit")
+    } else {
+        Value::Number(text.get("translation.non_sequential_optimal"))
+    };
     let mut all = vec![("kind", word("host-aware SMR"), "")];
     let bands = text.get_or("translation.zone_bands", 1.0);
     all.extend(equal_bands(text.get("translation.zone") / bands));
     all.extend([
         ("mapping", word("static"), ""),
-        ("cache.place", word(cache_place(text)), ""),
-        (
-            "translation.non_sequential_optimal",
-            Value::Number(text.get("translation.non_sequential_optimal")),
-            "zones",
-        ),
+        ("cache.place", word(cache_place(text, &layout)), ""),
+        ("translation.non_sequential_optimal", most, "zones"),
         ("cleaning.busy", word("no"), ""),
         ("stream.rule", word("the end of the last write"), ""),
     ]);
@@ -256,11 +288,17 @@ pub fn probed(text: &ProfileText, seed: u64) -> Result<Option<Probed>, String> {
         .map_err(|why| why.to_string())?;
     let rows = compare(text, &profile, &session.findings);
     let minutes = session.now_s() / 60.0;
-    let text = format!(
-        "{}\n{minutes:.0} minutes of the drive's time.\n",
-        markdown(&profile.name, &rows)
-    );
-    Ok(Some(Probed { text, rows }))
+    let mut table = markdown(&profile.name, &rows);
+    let _ = writeln!(table, "\n{minutes:.0} minutes of the drive's time.");
+    if rests_long(text) {
+        let _ = writeln!(
+            table,
+            "It rests longer before it cleans than the probe waits ({:.0} s): {} are not looked for.",
+            LONGEST_MS / 1e3,
+            OF_IDLE_CLEANING.join(", ")
+        );
+    }
+    Ok(Some(Probed { text: table, rows }))
 }
 
 /// A value for people.

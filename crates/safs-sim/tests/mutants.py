@@ -120,6 +120,11 @@ _MUTANTS = (
         '        if !self.is_low() || crate::mutant("nothing-in-advance") {\n',
     ),
     Mutant(
+        "deletions-pay-nothing", "deletions", "space.rs",
+        "        if self.log_blocks_left() < NEXT_WRITE_BLOCKS {\n",
+        '        if self.log_blocks_left() < NEXT_WRITE_BLOCKS && !crate::mutant("deletions-pay-nothing") {\n',
+    ),
+    Mutant(
         "padded-over-a-copy", "log", "log.rs",
         "            let is_there = self.disk.keeps_write_pointers()\n",
         '            let is_there = (self.disk.keeps_write_pointers() || crate::mutant("padded-over-a-copy"))\n',
@@ -187,6 +192,7 @@ _RUNS = {
     "fuzz": ["suites", "fuzz", "--count", "24000"],
     "repair": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "--", "repair::", "check::"],
     "log": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "log::tests"],
+    "deletions": ["cargo", "test", "--release", "--locked", "-p", "safs-sim", "--test", "room", "first_write"],
     "cleaning": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "cleaning::tests"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
     "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],

@@ -94,10 +94,10 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// is moved while others die may die next; but when the next write would wait, they pay as much as died.
     fn make_room_in_advance(&mut self) -> Result {
         let accepted = self.counters.accepted_bytes;
-        // What moved died where it was.
-        let died = self.zones.died - self.counters.moved_bytes;
+        // What moved died where it was; what failed to move is counted, and did not die.
+        let died = self.zones.died.saturating_sub(self.counters.moved_bytes);
         let since = accepted - std::mem::replace(&mut self.policy.accepted_before, accepted);
-        let died_since = died - std::mem::replace(&mut self.policy.died_before, died);
+        let died_since = died.saturating_sub(std::mem::replace(&mut self.policy.died_before, died));
         if !self.is_low() {
             self.policy.owed_bytes = 0;
             return Ok(());

@@ -10,7 +10,8 @@ const DIRTY_BLOCKS: u64 = 3000;
 const LOOKS: u32 = 8;
 const LATE: u32 = 3;
 const SHORTEST_MS: f64 = 10.0;
-const LONGEST_MS: f64 = 60_000.0;
+/// The longest pause.
+pub const LONGEST_MS: f64 = 60_000.0;
 /// Reads that come during cleaning.
 const SLICES: usize = 200;
 const SLICE_PHASES_MS: f64 = 250.0;
@@ -20,6 +21,7 @@ const AGAIN: usize = 1000;
 /// Neither a marker nor what is read around one.
 const BESIDE_BYTES: u64 = 10 * BLOCK_BYTES;
 
+/// See the module's head.
 pub fn run(s: &mut Session<'_>) -> Result<(), Stop> {
     s.tell("waiting until the disk has nothing left to clean");
     s.wait_quiet(6000.0)?;

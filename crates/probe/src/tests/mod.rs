@@ -4,7 +4,7 @@
 pub mod bands;
 mod cache_place;
 mod cache_size;
-mod cleaning;
+pub mod cleaning;
 mod enforced;
 mod kind;
 mod knee;

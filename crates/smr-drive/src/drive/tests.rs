@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 use super::*;
-use crate::profile::sample;
+use crate::profile::{sample, Translation};
 use crate::request::FLAG_FUA;
 use alloc::string::String;
 use alloc::vec;
@@ -315,6 +315,27 @@ fn an_overwritten_cache_is_full_by_its_blocks_and_by_its_entries() {
     };
     assert_eq!(places_before_a_wait(20_000, 1_000, 1), 1_000);
     assert_eq!(places_before_a_wait(20_000, 1_000, 50), 400);
+}
+
+#[test]
+fn a_run_that_grows_needs_places_in_an_overwritten_cache_too() {
+    // A host-aware drive streams nothing that is not in order: here a run of five times the buffer, over blocks that are.
+    let mut profile = sample::overwritten(BYTES, 1_000, 1_000);
+    if let Translation::StaticMapping(mapping) = &mut profile.translation {
+        mapping.stream_min_blocks = u64::MAX;
+    }
+    let mut drive = used(profile);
+    let mut now_ns = 0;
+    for i in 0..160u64 {
+        now_ns = perform(
+            &mut drive,
+            now_ns,
+            request(i + 1, Op::Write, i * 256 * 8, 256 * 8),
+        );
+    }
+    finish_all(&mut drive);
+    assert_eq!(drive.snapshot().cache_entries, 0);
+    assert!(drive.counters().bands_cleaned_forced > 0);
 }
 
 #[test]

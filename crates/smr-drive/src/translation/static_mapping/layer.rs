@@ -294,8 +294,9 @@ impl TranslationLayer for StaticMapping {
         if let Some(free) = self.map.free_places() {
             let needed = range.blocks() + buffer.volatile_blocks();
             let spare = self.area_blocks - p.cache_blocks;
+            let goes_on = || buffer.absorbs(range) || goes_on();
+            // All that is in the buffer has a place, whatever grows or goes on (INV-T4).
             return needed <= free && (has_room && needed + spare <= free || goes_on())
-                || buffer.absorbs(range)
                 || self.map.holds(range);
         }
         // The map is asked last: of all this, only it is large.
