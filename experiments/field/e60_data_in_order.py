@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What it brings to put data in order, too: a file server, and small synced overwrites, with kernel/next.
+"""What it brings to put data in order, too: a file server, and small synced overwrites.
 
 `ext4-stream` puts new data where the last data went, `ext4-smr` overwritten data as well; both are journal_lazy on a
 log of 10 GiB. The file server is FAST'17's Postmark with the paper's memory (e42), the overwrites are those of e19.

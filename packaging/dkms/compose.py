@@ -28,6 +28,7 @@ _FILES = (
     "include/linux/journal-head.h",
     "include/trace/events/ext4.h",
     "include/trace/events/jbd2.h",
+    "include/uapi/linux/ext4.h",
 )
 _BESIDE = ("Kbuild", "one-module.h", "main.c")
 

@@ -1617,8 +1617,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     tuning.add_argument("--undo", action="store_true", help="place new files as ext4 does by itself")
     tuning.add_argument("--now", action="store_true", help="until the next unmount only")
+    # Its options are its own: tidy.py.
+    commands.add_parser("tidy", add_help=False, help="Write data again, in order, on a volume with data_relocate.")
     command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.")
-    asked = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["tidy"]:
+        return _tidy(given[1:])
+    asked = parser.parse_args(given)
     for stream in (sys.stdout, sys.stderr):
         # Names of files are bytes.
         if isinstance(stream, io.TextIOWrapper):
@@ -1643,6 +1648,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # What is left in the buffer has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return FAILED
+
+
+def _tidy(arguments: list[str]) -> int:
+    """A program of its own, which is killed without harm at any instant: its signals are not ours."""
+    for folder in (Path(__file__).resolve().parent, Path("/usr/lib/ext4lazy")):
+        if (program := folder / "tidy.py").exists():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.execv(sys.executable, [sys.executable, "-I", str(program), *arguments])
+    sys.stderr.write("ext4lazy: /usr/lib/ext4lazy/tidy.py is missing: the package ext4lazy-tools has it.\n")
+    return 8
 
 
 def _run_command(asked: argparse.Namespace) -> int:

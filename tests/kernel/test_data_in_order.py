@@ -29,7 +29,7 @@ from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
 from shingle.machine.console import Trouble
-from shingle.paths import IN_MACHINE
+from shingle.paths import ROOT
 
 pytestmark = pytest.mark.machine
 
@@ -43,15 +43,9 @@ MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
 FILES, BLOCKS = 6, 256
 
 
-@pytest.fixture
-def next_bench(folder: Path) -> Bench:
-    """The kernel with the patches that come next, KASAN, lockdep and PREEMPT."""
-    return Bench(folder, "next:sanitize")
-
-
-def test_the_stream_takes_long_stretches_first(next_bench: Bench) -> None:
+def test_the_stream_takes_long_stretches_first(sanitizing_bench: Bench) -> None:
     """KUnit beside mballoc's: which runs of free clusters a request gets, in which order, each once."""
-    booted = next_bench.boot([job.sync()], kernel_arguments=("kunit.enable=1",), host_limit_s=300)
+    booted = sanitizing_bench.boot([job.sync()], kernel_arguments=("kunit.enable=1",), host_limit_s=300)
     report = ktap.parse(booted.outcome.console)
     assert report.failed == []
     # With blocks of 1 and 4 KiB; those of 64 KiB are larger than a page here.
@@ -98,8 +92,8 @@ def assert_kept(bench: Bench, booted: Booted, **more: object) -> None:
 
 
 @pytest.mark.parametrize("options", [BOTH, pytest.param(RELOCATE, marks=pytest.mark.long)])
-def test_overwritten_blocks_move_and_stay_whole(next_bench: Bench, options: str) -> None:
-    moves(next_bench, options)
+def test_overwritten_blocks_move_and_stay_whole(sanitizing_bench: Bench, options: str) -> None:
+    moves(sanitizing_bench, options)
 
 
 def moves(bench: Bench, options: str = BOTH) -> None:
@@ -117,21 +111,21 @@ def moves(bench: Bench, options: str = BOTH) -> None:
     assert_kept(bench, booted)
 
 
-def test_a_remount_says_whether_blocks_move(next_bench: Bench) -> None:
-    formatted = formatted_for(next_bench)
+def test_a_remount_says_whether_blocks_move(sanitizing_bench: Bench) -> None:
+    formatted = formatted_for(sanitizing_bench)
 
     def again(options: str) -> job.Step:
         return job.run(["/bin/mount", "-o", f"remount,{options}", "/mnt"])
 
     overwritten = [work("overwrite", 3, 20), job.sync(), work("check")]
-    steps = next_bench.mounted(
+    steps = sanitizing_bench.mounted(
         formatted, work("make", FILES, BLOCKS), *overwritten, moved("without"), again(RELOCATE), *overwritten,
         moved("with"), again(f"no{RELOCATE}"), *overwritten, moved("without again"), options="journal_lazy",
     )  # fmt: skip
-    booted = boot(next_bench, steps, formatted.file, save=True)
+    booted = boot(sanitizing_bench, steps, formatted.file, save=True)
     counted = stress.statistics(booted)
     assert counted["without"] == 0 < counted["with"] == counted["without again"], counted
-    assert_kept(next_bench, booted)
+    assert_kept(sanitizing_bench, booted)
 
 
 # --- Beside others -------------------------------------------------------------------
@@ -143,31 +137,31 @@ ALONE = {
 
 
 @pytest.mark.parametrize("other", list(ALONE))
-def test_blocks_move_beside(next_bench: Bench, other: str) -> None:
-    formatted = formatted_for(next_bench)
-    steps = next_bench.mounted(
+def test_blocks_move_beside(sanitizing_bench: Bench, other: str) -> None:
+    formatted = formatted_for(sanitizing_bench)
+    steps = sanitizing_bench.mounted(
         formatted, work("make", FILES, BLOCKS), work(*ALONE[other]), work("check"), moved(), options=BOTH
     )
-    booted = boot(next_bench, steps, formatted.file, save=True)
+    booted = boot(sanitizing_bench, steps, formatted.file, save=True)
     assert stress.statistics(booted)["moved"] > 20
-    assert_kept(next_bench, booted)
+    assert_kept(sanitizing_bench, booted)
 
 
 @pytest.mark.parametrize("operations", [600, pytest.param(20_000, marks=pytest.mark.long)])
-def test_blocks_move_below_fsx(next_bench: Bench, operations: int) -> None:
+def test_blocks_move_below_fsx(sanitizing_bench: Bench, operations: int) -> None:
     """Mapped and buffered writes, truncation, holes, collapsed and inserted ranges, with writeback all the while."""
-    formatted = formatted_for(next_bench)
-    steps = next_bench.mounted(
+    formatted = formatted_for(sanitizing_bench)
+    steps = sanitizing_bench.mounted(
         formatted, job.background([job.sync(), job.sleep(0.01)]), stress.fsx(operations, seed=SEED),
         job.stop_background(), moved(), options=BOTH,
     )  # fmt: skip
-    booted = boot(next_bench, steps, formatted.file, save=True)
+    booted = boot(sanitizing_bench, steps, formatted.file, save=True)
     assert stress.statistics(booted)["moved"] > operations // 20
-    next_bench.assert_clean(booted.saved_drive, recover=True)
+    sanitizing_bench.assert_clean(booted.saved_drive, recover=True)
 
 
-def test_a_swap_file_stays_where_it_is(next_bench: Bench) -> None:
-    swap_stays(next_bench)
+def test_a_swap_file_stays_where_it_is(sanitizing_bench: Bench) -> None:
+    swap_stays(sanitizing_bench)
 
 
 def swap_stays(bench: Bench, provoke: str = "nothing") -> None:
@@ -185,7 +179,7 @@ def swap_stays(bench: Bench, provoke: str = "nothing") -> None:
 
 # --- Tidying ---------------------------------------------------------------------------
 
-TIDY = IN_MACHINE / "tidy.py"
+TIDY = ROOT / "packaging/tools/tidy.py"
 
 
 def tidy(name: str, *more: str) -> job.Step:
@@ -222,38 +216,38 @@ def tidied(bench: Bench) -> None:
     assert_kept(bench, booted)
 
 
-def test_tidying_joins_files_and_frees_stretches(next_bench: Bench) -> None:
-    tidied(next_bench)
+def test_tidying_joins_files_and_frees_stretches(sanitizing_bench: Bench) -> None:
+    tidied(sanitizing_bench)
 
 
 # --- No room ---------------------------------------------------------------------------
 
 
-def test_a_full_disk_can_be_overwritten(next_bench: Bench) -> None:
+def test_a_full_disk_can_be_overwritten(sanitizing_bench: Bench) -> None:
     """Blocks move until the disk is full; then they stay, and no write fails."""
-    formatted = formatted_for(next_bench)
+    formatted = formatted_for(sanitizing_bench)
     full = job.run(["/bin/sh", "-c", "dd if=/dev/zero of=/mnt/full bs=1M; sync"], may_fail=True)
-    steps = next_bench.mounted(
+    steps = sanitizing_bench.mounted(
         formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 20), job.sync(), moved("room"), full,
         moved("full"), work("overwrite", 2, 40, "alone"), job.sync(), moved("later"), work("check"), options=BOTH,
     )  # fmt: skip
-    booted = boot(next_bench, steps, formatted.file, save=True)
+    booted = boot(sanitizing_bench, steps, formatted.file, save=True)
     counted = stress.statistics(booted)
     assert 0 < counted["room"] <= counted["full"] == counted["later"], counted
-    assert_kept(next_bench, booted)
+    assert_kept(sanitizing_bench, booted)
 
 
-def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(next_bench: Bench) -> None:
+def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(sanitizing_bench: Bench) -> None:
     made = ["/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", "quota", "-J", "size=16", job.DEVICE]
     steps = [
         job.run(made), job.mount("ext4", f"usrquota,{RELOCATE}"), work("make", FILES, BLOCKS),
         work("overwrite", 1, 10), moved(), work("quota"), work("check"), job.umount(),
     ]  # fmt: skip
-    booted = boot(next_bench, steps, next_bench.empty(capacity_bytes=CAPACITY_BYTES), save=True)
+    booted = boot(sanitizing_bench, steps, sanitizing_bench.empty(capacity_bytes=CAPACITY_BYTES), save=True)
     assert stress.statistics(booted)["moved"] > 0
     used = re.search(r"used (\d+) before and (\d+) after", booted.text("quota.txt"))
     assert used is not None and used[1] == used[2], booted.text("quota.txt")
-    assert_kept(next_bench, booted)
+    assert_kept(sanitizing_bench, booted)
 
 
 # --- What may be on the disk after a failure ------------------------------------------
@@ -353,8 +347,8 @@ def refused(bench: Bench) -> None:
     assert moves_found > 0
 
 
-def test_a_write_that_fails_loses_nothing_that_was_synced(next_bench: Bench) -> None:
-    refused(next_bench)
+def test_a_write_that_fails_loses_nothing_that_was_synced(sanitizing_bench: Bench) -> None:
+    refused(sanitizing_bench)
 
 
 # --- What cannot be read -----------------------------------------------------------------
@@ -386,8 +380,8 @@ def bitmaps(bench: Bench) -> None:
     assert "Cannot read block bitmap" in booted.outcome.console
 
 
-def test_a_group_whose_bitmap_cannot_be_read_has_no_stretch(next_bench: Bench) -> None:
-    bitmaps(next_bench)
+def test_a_group_whose_bitmap_cannot_be_read_has_no_stretch(sanitizing_bench: Bench) -> None:
+    bitmaps(sanitizing_bench)
 
 
 # --- Power cuts ---------------------------------------------------------------------------
@@ -487,9 +481,9 @@ def cut_everywhere(
     ],
 )  # fmt: skip
 def test_after_a_power_cut_no_block_is_older_than_its_sync(
-    next_bench: Bench, seed: int, options: str, states: int
+    sanitizing_bench: Bench, seed: int, options: str, states: int
 ) -> None:
-    fates = cut_everywhere(next_bench, seed, options, states)
+    fates = cut_everywhere(sanitizing_bench, seed, options, states)
     print(f"{dict(fates)}")
     assert len(fates) > 1
 

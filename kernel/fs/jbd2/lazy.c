@@ -232,7 +232,7 @@ int jbd2_lazy_start(journal_t *journal, struct jbd2_log_extent *extents,
 	    jbd2_has_feature_fast_commit(journal) ||
 	    jbd2_has_feature_async_commit(journal) ||
 	    !(journal->j_flags & JBD2_BARRIER) || !nr_extents) {
-		pr_err("JBD2: %s: the journal has not the features of a lazy one\n",
+		pr_err("JBD2: %s: the journal lacks a feature that journal_lazy needs\n",
 		       journal->j_devname);
 		return -EINVAL;
 	}

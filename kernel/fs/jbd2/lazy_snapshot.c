@@ -51,7 +51,7 @@
 #define BUFFER_MOST	64U
 
 /* ------------------------------------------------------------------------- */
-/* Format: docs/journal-lazy.md                                               */
+/* Format: Documentation/filesystems/ext4/journal.rst                        */
 
 #define SNAP_MAGIC	0x4c5a5953U	/* "LZYS" */
 #define SNAP_GAP_BITS	13

@@ -55,10 +55,10 @@ _ERROR = re.compile(r"^[^\s:]+:\d+(:\d+)?: (fatal )?error: ")
 _SHOWN_LINES = 12
 # The same tree for a PC with several processors: no machine of the lab, it runs under QEMU (verify/smp.py).
 SMP, KCSAN = "smp", "kcsan"
-# Kernels with patches that are not shipped: kernel/next, and those of machine/ablations one by one.
-NEXT, CHANGED = "next", "ablation"
-# Deliberately broken kernels: of the shipped one, and of `next` (tests/mutants).
-_MUTANT, MUTANT_NEXT = "mutant", "mutant-next"
+# Kernels with a patch that is not shipped, from machine/ablations.
+CHANGED = "ablation"
+# Deliberately broken kernels (tests/mutants).
+_MUTANT = "mutant"
 # Where files are compiled that no kernel is made of.
 LINT = BUILD / "lint"
 _ON_A_PC = {SMP, KCSAN}
@@ -259,25 +259,23 @@ def _check_release(found: str) -> None:
         raise Failure(f"the kernel source is Linux {found}; kernel/UPSTREAM names {pinned_version()}.", status=2)
 
 
-def mutants(kind: str = _MUTANT) -> dict[str, Path]:
-    """Deliberately broken kernels, for tests that must fail on them: those of the shipped kernel, or of `next`.
+def mutants() -> dict[str, Path]:
+    """Deliberately broken kernels, for tests that must fail on them.
 
-    All of a kind are one kernel, which is told which one it is: the control, first, has the means for it and breaks
-    nothing.
+    All are one kernel, which is told which one it is: the control, first, has the means for it and breaks nothing.
     """
     below = ROOT / "tests/mutants"
-    found = sorted((below / NEXT if kind == MUTANT_NEXT else below).glob("*.patch"))
+    found = sorted(below.glob("*.patch"))
     return {CONTROL: below / f"{CONTROL}.patch", **{path.stem: path for path in found}}
 
 
-def changes() -> dict[str, tuple[Path, ...]]:
-    """Patches on top of the kernel that is shipped, by flavour: what comes next, and the ablations of experiments."""
-    apart = {f"{CHANGED}:{path.stem}": (path,) for path in sorted((ROOT / "machine/ablations").glob("*.patch"))}
-    return {NEXT: tuple(sorted((ROOT / "kernel/next").glob("*.patch"))), **apart}
+def changes() -> dict[str, Path]:
+    """The patch on top of the kernel that is shipped, by flavour: the ablations of experiments."""
+    return {f"{CHANGED}:{path.stem}": path for path in sorted((ROOT / "machine/ablations").glob("*.patch"))}
 
 
 def fragments(flavour: str) -> list[Path]:
-    """The kconfig fragments of a flavour: `main`, `sanitize`, `mutant:NAME`, one of `changes`, `next:sanitize`."""
+    """The kconfig fragments of a flavour: `main`, `sanitize`, `mutant:NAME`, one of `changes`."""
     base = _split(flavour).base
     if base in _OWN_FRAGMENTS:
         return [ROOT / name for name in _OWN_FRAGMENTS[base]]
@@ -338,22 +336,16 @@ class _Parts(NamedTuple):
 def _split(flavour: str) -> _Parts:
     if flavour in FLAVOURS or flavour in _OWN_FRAGMENTS:
         return _Parts(flavour)
-    changed = next((name for name in changes() if flavour in (name, f"{name}:sanitize")), None)
-    if changed is not None:
-        return _Parts("main" if flavour == changed else "sanitize", changes()[changed])
+    if flavour in changes():
+        return _Parts("main", (changes()[flavour],))
     kind, _, rest = flavour.partition(":")
-    if kind not in (_MUTANT, MUTANT_NEXT):
-        known = [
-            *FLAVOURS,
-            *changes(),
-            *(f"{kind}:{name}" for kind in (_MUTANT, MUTANT_NEXT) for name in mutants(kind)),
-        ]
+    if kind != _MUTANT:
+        known = [*FLAVOURS, *changes(), *(f"{_MUTANT}:{name}" for name in mutants())]
         raise unknown_name("kernel flavour", flavour, known)
     name, _, base = rest.partition(":")
-    if name not in mutants(kind):
-        raise unknown_name("mutant", name, mutants(kind))
-    below = changes()[NEXT] if kind == MUTANT_NEXT else ()
-    return _Parts(base or "main", (*below, *mutants(kind).values()), name)
+    if name not in mutants():
+        raise unknown_name("mutant", name, mutants())
+    return _Parts(base or "main", tuple(mutants().values()), name)
 
 
 def kernel_source() -> Path:

@@ -229,14 +229,8 @@ _ALL = (
         1024,
         "journal_lazy",
     ),
-    replace(
-        ext4("ext4-stream", "ext4-lazy with new data in one stream (kernel/next)", 10240, "journal_lazy,data_stream"),
-        kernel=build.NEXT,
-    ),
-    replace(
-        ext4("ext4-smr", "ext4-lazy with all data in one stream (kernel/next)", 10240, "journal_lazy,data_relocate"),
-        kernel=build.NEXT,
-    ),
+    ext4("ext4-stream", "ext4-lazy with new data in one stream", 10240, "journal_lazy,data_stream"),
+    ext4("ext4-smr", "ext4-lazy with all data in one stream", 10240, "journal_lazy,data_relocate"),
     replace(
         ext4("ext4-10g-readahead", "ext4-10g with the read-ahead of journal_lazy, at home (machine/ablations)", 10240),
         kernel=f"{build.CHANGED}:home-readahead",

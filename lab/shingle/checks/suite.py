@@ -68,7 +68,7 @@ def quick() -> list[str]:
 def flavours_for(files: Sequence[Path]) -> list[str]:
     """The kernels that these tests boot, so that building them is seen and not charged to a test."""
     texts = [path.read_text() for path in files]
-    words = {"main": "bench", "sanitize": "sanitizing_bench", "next:sanitize": "next_bench"}
+    words = {"main": "bench", "sanitize": "sanitizing_bench"}
     # A microbenchmark is no bench.
     return [name for name, word in words.items() if any(re.search(rf"(?<![a-z]){word}", text) for text in texts)]
 

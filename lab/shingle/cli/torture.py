@@ -17,8 +17,6 @@ from shingle.failure import Failure
 from shingle.machine.progress import Terminal
 from shingle.verify import races, smp, torture
 
-NEXT = "next:sanitize"
-
 
 @click.command(
     "torture",
@@ -37,7 +35,7 @@ NEXT = "next:sanitize"
 )
 @click.option("--smp", "on_smp", is_flag=True, help="On four processors, emulated by QEMU, which is killed.")
 @click.option("--kcsan", is_flag=True, help="With --smp: look for data races instead of wrong orders of locks.")
-@click.option("--data-in-order", is_flag=True, help="With data_relocate, too, on the kernel next:sanitize.")
+@click.option("--data-in-order", is_flag=True, help="With data_relocate, too.")
 @click.option("--stock-kernel", "on_stock", is_flag=True, help="The same on Debian's kernel with the module ext4lazy.")
 @click.option("--volume", "only", type=click.IntRange(0), help="Only the series' volume of this number, all its lives.")
 @click.option("--without", default="", help="Leave out these features, separated by commas (docs/results/torture.md).")
@@ -73,7 +71,7 @@ def command(
         if on_stock:
             kernel, system = smp.stock(progress)
         else:
-            variant = build.chosen(NEXT if data_in_order else variant)
+            variant = build.chosen(variant)
             if on_smp:
                 variant = build.KCSAN if kcsan else build.SMP
             built = build.everything(variant, progress=progress)
@@ -89,7 +87,7 @@ def command(
                 # The kernel that counts lines has no kmemleak.
                 series = torture.series(
                     built, operations, seed, mix=mix, only=only, without=left_out,
-                    leaks=variant in ("sanitize", NEXT), relocates=data_in_order, tell=tell,
+                    leaks=variant == "sanitize", relocates=data_in_order, tell=tell,
                 )  # fmt: skip
             for life in series:
                 done.append(life)

@@ -49,7 +49,7 @@ class Mail:
 
 SERIES = (
     # Fixes of stock ext4 and jbd2, of which the rest needs none.
-    *(Mail(f"0000-{number}") for number in (1, 2, 3, 4, 5)),
+    *(Mail(f"0000-{number}") for number in (1, 2, 3, 4, 5, 6)),
     # Reads.
     Mail("0001"),
     # The map.
@@ -76,6 +76,11 @@ SERIES = (
     # The scrub.
     Mail("0009", ("fs/jbd2/lazy_scrub.c",)),
     Mail("0010"),
+    # Data in order: new data in one stream, overwritten data, too, and tidying up.
+    Mail("0011"),
+    Mail("0012"),
+    Mail("0013"),
+    Mail("0014"),
 )
 
 

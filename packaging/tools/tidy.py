@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Gets free stretches back on an ext4 that is mounted with data_relocate, and joins files that were torn apart.
 
-    tidy.py MOUNTPOINT [--dry-run] [--rate MIB] [--full PERCENT]
+    ext4lazy tidy MOUNTPOINT [--dry-run] [--rate MIB] [--full PERCENT]
 
 The disk is divided into regions as long as the stretches that the stream of data looks for. Regions of which little is
 in use are emptied, the emptiest first: the kernel is asked to write these blocks again (EXT4_IOC_REWRITE), and
@@ -97,8 +97,8 @@ def mount_of(named: str) -> Mount:
     if not found:
         raise Failure(f"nothing is mounted on {path}: expected the mount point of an ext4.")
     options = found[-1][3].split(",")
-    if found[-1][2] != "ext4" or "data_relocate" not in options or "rw" not in options:
-        raise Failure(f"{path} is not a writable ext4 with data_relocate: blocks that are written again would stay.")
+    if found[-1][2] not in ("ext4", "ext4lazy") or "data_relocate" not in options or "rw" not in options:
+        raise Failure(f"{path} is not mounted read-write with data_relocate: blocks that are written again would stay.")
     stretch = next((int(each.partition("=")[2]) for each in options if each.startswith("data_stretch_kb=")), 8192)
     return Mount(path, stretch << 10)
 
@@ -289,8 +289,8 @@ def free_stretches(mount: Mount) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tidy", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("mountpoint")
+    parser = argparse.ArgumentParser(prog="ext4lazy tidy", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="where the volume is mounted")
     parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("--rate", type=int, default=20, metavar="MIB", help="write at most so much a second (20)")
     parser.add_argument("--full", type=int, default=50, metavar="PERCENT", help="empty regions up to so full (50)")
@@ -321,9 +321,9 @@ def main() -> int:
             print(f"{count} files stay: {reason}")
         return 0
     except Failure as failure:
-        sys.stderr.write(f"tidy: {failure}\n")
+        sys.stderr.write(f"ext4lazy: {failure}\n")
     except OSError as error:
-        sys.stderr.write(f"tidy: {error.filename or asked.mountpoint}: {error.strerror}.\n")
+        sys.stderr.write(f"ext4lazy: {error.filename or asked.mountpoint}: {error.strerror}.\n")
     return 8
 
 
