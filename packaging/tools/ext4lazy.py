@@ -1573,6 +1573,10 @@ def _fill_standard_streams() -> None:
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files are bytes.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -1624,10 +1628,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["tidy"]:
         return _tidy(given[1:])
     asked = parser.parse_args(given)
-    for stream in (sys.stdout, sys.stderr):
-        # Names of files are bytes.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="surrogateescape")
     try:
         status = _run_command(asked)
         sys.stdout.flush()

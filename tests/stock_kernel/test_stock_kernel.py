@@ -170,6 +170,46 @@ def test_it_works_beside_the_kernel_s_own_ext4(guest: Guest, workshop: Path) -> 
     assert checked.returncode == 0, checked.stdout
 
 
+def test_overwritten_data_move_and_are_tidied_up(guest: Guest, workshop: Path) -> None:
+    """data_relocate and `ext4lazy tidy` in the module; the files are the same to plain ext4."""
+    lazy = image(workshop / "in-order.img")
+    booted = guest.boot(
+        """
+        run mount mount -t ext4lazy -o data_relocate,data_stretch_kb=1024 /dev/vda /mnt
+        say options: "$(grep ' /mnt ' /proc/mounts)"
+        for file in 1 2 3 4; do dd if=/dev/urandom of=/mnt/$file bs=4k count=1000; done 2>/dev/null
+        sync
+        for block in $(seq 0 7 999); do
+            for file in 1 2 3 4; do
+                dd if=/dev/urandom of=/mnt/$file bs=4k count=1 seek=$block conv=notrunc
+            done
+        done 2>/dev/null
+        sync
+        say moved: $(cat /sys/fs/ext4lazy/vda/data_relocated_blocks)
+        say written: $(cat /mnt/[1-4] | sha256sum)
+        run planned ext4lazy tidy --dry-run /mnt
+        run tidied ext4lazy tidy --rate 1000 /mnt
+        echo 3 >/proc/sys/vm/drop_caches
+        say tidy: $(cat /mnt/[1-4] | sha256sum)
+        run planned-again ext4lazy tidy --dry-run /mnt
+        umount /mnt
+        mount -t ext4 /dev/vda /mnt
+        say stock: $(cat /mnt/[1-4] | sha256sum)
+        say refused: "$(ext4lazy tidy /mnt 2>&1)"
+        umount /mnt
+        """,
+        [lazy],
+        folder=workshop,
+    )
+    no_trouble(booted)
+    assert "data_relocate" in booted.one("options")
+    assert int(booted.one("moved")) >= 4 * 140
+    assert booted.one("written") == booted.one("tidy") == booted.one("stock")
+    assert re.search(r"and 4 files in pieces", booted.one("planned"))
+    assert re.search(r"and 0 files in pieces", booted.one("planned-again"))
+    assert "not mounted read-write with data_relocate" in booted.one("refused")
+
+
 def test_after_a_crash_stock_ext4_and_e2fsck_recover_what_was_synced(guest: Guest, workshop: Path) -> None:
     """The machine is killed in the middle of work. The same tree comes back three ways, with its data."""
     disk = image(workshop / "crash.img", journal_mib=16)

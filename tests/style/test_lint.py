@@ -47,7 +47,7 @@ def test_types_hold() -> None:
     mypy = ("mypy", "--config-file", "lab/pyproject.toml", "--cache-dir", str(BUILD / "mypy"))
     python(*mypy, "-p", "shingle")
     inside = sorted(str(path.relative_to(ROOT)) for path in IN_MACHINE.glob("*.py"))
-    python(*mypy, "packaging/tools/ext4lazy.py", "packaging/dkms/compose.py", *inside)
+    python(*mypy, "packaging/tools/ext4lazy.py", "packaging/tools/tidy.py", "packaging/dkms/compose.py", *inside)
 
 
 def test_rust_is_formatted() -> None:
