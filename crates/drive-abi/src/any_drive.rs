@@ -58,6 +58,10 @@ pub trait AnyDrive {
     fn set_state(&mut self, _state: u32) -> bool {
         false
     }
+    /// The link is reset: all requests are forgotten. False: this drive knows no reset.
+    fn reset(&mut self, _now_ns: u64) -> bool {
+        false
+    }
     /// Power fails.
     fn power_cut(&mut self, _now_ns: u64) {}
     /// Writes the drive file, piece by piece, until a status is not 0: that, or a negative error number.
@@ -129,6 +133,10 @@ impl AnyDrive for Drive {
     }
     fn set_class(&mut self, class: Class, ranges: Vec<BlockRange>) {
         Drive::set_class(self, class, ranges);
+    }
+    fn reset(&mut self, now_ns: u64) -> bool {
+        Drive::reset(self, now_ns);
+        true
     }
     fn power_cut(&mut self, now_ns: u64) {
         Drive::power_cut(self, now_ns);

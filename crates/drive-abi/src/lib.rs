@@ -481,6 +481,20 @@ pub unsafe extern "C" fn shingle_drive_trace_take(
     drive.0.trace_take(buf) as u32
 }
 
+/// The link is reset: the drive forgets every request, and keeps what is in its buffer. 0, or -EOPNOTSUPP of a crash drive.
+///
+/// # Safety
+/// `drive` is one.
+#[no_mangle]
+pub unsafe extern "C" fn shingle_drive_reset(drive: *mut Handle, now_ns: u64) -> i32 {
+    // SAFETY: the caller's promise.
+    let drive = unsafe { &mut *drive };
+    match drive.0.reset(now_ns) {
+        true => 0,
+        false => -EOPNOTSUPP,
+    }
+}
+
 /// Power fails: what was not durable is gone, and with it every request.
 ///
 /// # Safety

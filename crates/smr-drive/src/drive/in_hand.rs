@@ -15,6 +15,8 @@ pub(super) struct Pending {
     pub(super) arrival_ns: u64,
     /// How much later than otherwise it ends.
     pub(super) extra_ns: u64,
+    /// A reset came while the arm was at it: nobody is told of its end.
+    pub(super) forgotten: bool,
 }
 
 /// A request whose completion has a time.

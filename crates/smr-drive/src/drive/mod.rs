@@ -149,6 +149,7 @@ impl Drive {
             class,
             arrival_ns: now_ns,
             extra_ns: 0,
+            forgotten: false,
         };
         let Some(pending) = self.meet_faults(now_ns, pending) else {
             return Ok(());
@@ -186,7 +187,7 @@ impl Drive {
         let interface = &self.state.profile.interface;
         let working = matches!(
             self.work,
-            Some((_, Work::Read { .. } | Work::Command { .. }))
+            Some((_, Work::Read { pending, .. } | Work::Command { pending, .. })) if !pending.forgotten
         );
         let queued = self.reads.len()
             + self.writes.len()
@@ -306,7 +307,11 @@ impl Drive {
             class,
             arrival_ns,
             extra_ns,
+            forgotten,
         } = pending;
+        if forgotten {
+            return;
+        }
         let completion_ns = completion_ns + extra_ns;
         if outcome != Outcome::Done {
             request.flags |= FLAG_FAILED;
@@ -408,6 +413,26 @@ impl Drive {
         self.done.clear();
         self.work = None;
         self.wake_ns = None;
+        self.dispatch(now_ns);
+    }
+
+    /// The host resets the link, as it does when a request takes too long. All requests are forgotten. What the arm does goes
+    /// on, and what is in the buffer stays there.
+    pub fn reset(&mut self, now_ns: u64) {
+        self.run(now_ns);
+        self.staging = Staging::default();
+        self.reads.clear();
+        self.writes.clear();
+        self.waiters.clear();
+        self.commands.clear();
+        self.held.clear();
+        self.done.clear();
+        if let Some((_, Work::Read { pending, .. } | Work::Command { pending, .. })) =
+            &mut self.work
+        {
+            pending.forgotten = true;
+        }
+        self.idle_since_ns = Some(now_ns);
         self.dispatch(now_ns);
     }
 

@@ -401,3 +401,42 @@ fn a_half_cleaned_band_makes_no_room_in_the_ring() {
     }
     assert!(drive.counters().bands_cleaned_forced > 10);
 }
+
+#[test]
+fn a_reset_forgets_requests_and_keeps_the_buffer() {
+    let mut drive = shingled(100_000, 1_000);
+    let write = Request {
+        flags: FLAG_FUA,
+        ..request(1, Op::Write, 80_000, 8)
+    };
+    // The arm is on its way to the first read; the other requests wait.
+    for tag in 2..6 {
+        let read = request(tag, Op::Read, tag * 160_000, 8);
+        drive.submit(0, read).unwrap();
+    }
+    drive.put(1, 0, &[7; 4096]).unwrap();
+    drive.submit(0, write).unwrap();
+    drive.submit(0, request(6, Op::Flush, 0, 0)).unwrap();
+    drive.reset(1_000);
+    // All tags are free again, whatever the arm is still at.
+    let depth = u64::from(drive.profile().interface.queue_depth);
+    for tag in 0..depth {
+        let read = request(tag, Op::Read, tag * 50_000, 8);
+        drive.submit(1_000, read).unwrap();
+    }
+    let (mut ended, mut now_ns) = (Vec::new(), 1_000);
+    while ended.len() < depth as usize {
+        now_ns = now_ns.max(drive.next_event().expect("each read ends"));
+        drive.advance(now_ns, 64, |done| ended.push(done.tag));
+        drive.check_invariants();
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, (0..depth).collect::<Vec<_>>(), "each once");
+    let mut data = [0; 4096];
+    drive.get(80_000, &mut data).unwrap();
+    assert_eq!(data, [7; 4096]);
+    perform(&mut drive, now_ns, request(1, Op::Flush, 0, 0));
+    drive.power_cut(now_ns + 1_000_000_000);
+    drive.get(80_000, &mut data).unwrap();
+    assert_eq!(data, [7; 4096]);
+}

@@ -170,6 +170,13 @@ shingle_s32 shingle_drive_set_state(struct shingle_drive *drive,
 shingle_u32 shingle_drive_trace_take(struct shingle_drive *drive, void *buf,
 				     shingle_u32 len);
 
+/*
+ * The link is reset, as after a request that took too long: every request is
+ * forgotten, and may be submitted again. What is in the drive's buffer stays.
+ * 0, or -EOPNOTSUPP of a crash drive.
+ */
+shingle_s32 shingle_drive_reset(struct shingle_drive *drive, shingle_u64 now_ns);
+
 /* What is not durable is gone, and so is every request. */
 void shingle_drive_power_cut(struct shingle_drive *drive, shingle_u64 now_ns);
 
