@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory for the drive inside the machine: chunks from the host, cut into blocks of a few sizes, with a free list for
-//! each size.
+//! Memory for the drives inside the machine, one heap for all: chunks from the host, cut into blocks of a few sizes,
+//! with a free list for each size. It has no lock: the block driver has one around every call into any drive.
 //!
 //! Sizes are 1, 1¼, 1½ and 1¾ times a power of two, so at most a fifth is wasted, and a freed block fits the next one
 //! of its size. Nothing goes back to the host. The lists live in the free blocks themselves.

@@ -19,7 +19,7 @@ fn host_chunk(bytes: u64) -> *mut u8 {
 
 struct Allocator(UnsafeCell<Heap>);
 
-// SAFETY: the block driver calls the drive under one spinlock, on one CPU.
+// SAFETY: the block driver calls all its drives under one spinlock, on one CPU.
 unsafe impl Sync for Allocator {}
 
 // SAFETY: `Heap` keeps GlobalAlloc's promises; see there.

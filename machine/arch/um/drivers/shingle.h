@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Between the two halves of the driver of the simulated drive.
+ * Between the two halves of the driver of the simulated drives.
  *
  * shingle_kern.c is the block driver, compiled as kernel code. shingle_user.c
  * is compiled against the host's libc: it owns the host's files and memory.
@@ -18,9 +18,12 @@
 #define SHINGLE_EXIT_POWER_CUT	3	/* shingle.cut was reached */
 #define SHINGLE_EXIT_HOST	4	/* the host failed: disk full and such */
 
+/* So many at most, numbered from 0: /dev/shd0, /dev/shd1, ... */
+#define SHINGLE_DRIVES		16U
+
 /* All return 0 or a negative errno unless said otherwise. */
 int shingle_reserve(unsigned long long bytes);
-int shingle_map_drive(const char *path, const void **map,
+int shingle_map_drive(unsigned int number, const char *path, const void **map,
 		      unsigned long long *len);
 /*
  * Opens a directory and, where the text is long enough, replaces its path by a
@@ -29,8 +32,10 @@ int shingle_map_drive(const char *path, const void **map,
 int shingle_rename_directory(char *path);
 /* Reads a whole file; its length, or -EFBIG if that is more than @len. */
 int shingle_read_file(const char *path, void *buf, unsigned int len);
-int shingle_trace_open(const char *path);
-int shingle_trace_write(const void *data, unsigned int len);
+int shingle_trace_open(unsigned int number, const char *path);
+int shingle_trace_write(unsigned int number, const void *data,
+			unsigned int len);
+/* One drive is saved at a time. */
 int shingle_save_begin(const char *path);
 /* The callback of shingle_drive_save(); ctx is not used. */
 int shingle_save_write(void *ctx, const void *data, unsigned long long len);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The simulated drive's driver, kernel half: /dev/shd0.
+ * The simulated drives' driver, kernel half: /dev/shd0, /dev/shd1, …
  *
  * The drive itself is a library that does no I/O, reads no clock and never
  * sleeps (shingle_drive_abi.h). This driver gives it requests and the time,
@@ -16,10 +16,12 @@
  * the drive's time, to within the clock's resolution (256 ns) and the clock
  * event device's minimum (1 us), never early.
  *
- * Locking: one spinlock around every call into the model. All of it is the
- * simulation's own work, takes no virtual time, and stands for hardware. With
- * interrupts off the clock does not move when it is read, so times handed to
- * the model never run backwards.
+ * Locking: model_lock, one for all drives, around every call into the model.
+ * The drives share nothing that the machine could see, but the model's heap is
+ * one (crates/drive-abi/src/heap.rs), and has no lock of its own. All of it is
+ * the simulation's own work, takes no virtual time, and stands for hardware.
+ * With interrupts off the clock does not move when it is read, so times handed
+ * to the model never run backwards.
  *
  * Files of the host (drive, trace, saved state) are the other half's business,
  * see shingle_user.c.
@@ -30,7 +32,9 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/cleanup.h>
+#include <linux/ctype.h>
 #include <linux/device.h>
+#include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/log2.h>
@@ -54,92 +58,15 @@
 #define MAX_EXTENTS		1024
 #define COMPLETIONS_AT_ONCE	32
 #define ZONES_AT_ONCE		64
+/* A trace is gathered, and written out when this is half full. */
+#define TRACE_BYTES		SZ_256K
+#define LATENCIES_BYTES		SZ_1M
 
 /* As an AHCI port offers them, so that requests have a real disk's shape. */
 #define SATA_SEGMENTS		168
 #define SATA_SEGMENT_BYTES	SZ_64K
 /* What one DATA SET MANAGEMENT with one block of ranges can trim. */
 #define SATA_TRIM_SECTORS	(64 * 65535)
-
-/*
- * Names of the host's files. They are taken off the command line: the guest
- * has no use for them, and must not be able to tell one run from another.
- */
-static char *drive, *save, *trace, *faults;
-
-static int __init drive_param(char *path, int *add)
-{
-	drive = path;
-	*add = 0;
-	return 0;
-}
-
-__uml_setup("shingle.drive=", drive_param,
-	    "shingle.drive=<file>\n"
-	    "    The drive behind /dev/shd0: a drive file, which is not written to.\n\n"
-);
-
-static int __init save_param(char *path, int *add)
-{
-	save = path;
-	*add = 0;
-	return 0;
-}
-
-__uml_setup("shingle.save=", save_param,
-	    "shingle.save=<file>\n"
-	    "    Where the drive's new state goes when the guest asks for it.\n\n"
-);
-
-static int __init trace_param(char *path, int *add)
-{
-	trace = path;
-	*add = 0;
-	return 0;
-}
-
-__uml_setup("shingle.trace=", trace_param,
-	    "shingle.trace=<file>\n"
-	    "    Where the trace of all requests goes.\n\n"
-);
-
-static int __init faults_param(char *path, int *add)
-{
-	faults = path;
-	*add = 0;
-	return 0;
-}
-
-__uml_setup("shingle.faults=", faults_param,
-	    "shingle.faults=<file>\n"
-	    "    What goes wrong in the drive: a plan of shingle-drive faults check.\n\n"
-);
-
-static ulong cut;
-module_param(cut, ulong, 0444);
-MODULE_PARM_DESC(cut, "power is cut after this many requests; 0: never");
-
-static ulong memory_mb = 16384;
-module_param(memory_mb, ulong, 0444);
-MODULE_PARM_DESC(memory_mb, "most host memory that the drive's contents may take");
-
-static struct shingle_dev {
-	/* Serialises every call into the model, which is one machine. */
-	spinlock_t		lock;
-	struct shingle_drive	*drive;		/* [lock] */
-	struct request		*request[MAX_TAGS]; /* [lock] in the drive */
-	struct hrtimer		timer;		/* [lock] next_event() */
-	u64			requests;	/* [lock] submitted so far */
-	struct shingle_geometry	geometry;	/* constant */
-	struct blk_mq_tag_set	tag_set;
-	struct gendisk		*disk;
-} shd = {
-	.lock = __SPIN_LOCK_UNLOCKED(shd.lock),
-};
-
-/* The trace: gathered here, written out when nearly full and at the end. */
-static u8 trace_buffer[SZ_256K];
-static u32 trace_fill;			/* [shd.lock] */
 
 static void __printf(2, 3) __noreturn fail(int status, const char *fmt, ...)
 {
@@ -156,71 +83,181 @@ static void __printf(2, 3) __noreturn fail(int status, const char *fmt, ...)
 	unreachable();
 }
 
-static void trace_write_out(void)
+/*
+ * What is known of a drive before there is memory: names of the host's files.
+ * They are taken off the command line: the guest has no use for them, and must
+ * not be able to tell one run from another.
+ */
+struct shingle_files {
+	char	*drive, *save, *trace, *faults;
+};
+
+static struct shingle_files files[SHINGLE_DRIVES];
+
+/*
+ * "shingle.drive" stands before "=FILE" for the first drive, before "1=FILE"
+ * for the next one, and so on. NULL: the word is another one.
+ */
+static char *__init file_of(char *rest, const char *name, unsigned int *number)
+{
+	char *digits = rest;
+
+	*number = 0;
+	while (isdigit(*rest))
+		*number = min(*number * 10 + *rest++ - '0', SHINGLE_DRIVES);
+	if (*rest != '=')
+		return NULL;
+	if ((rest != digits && *digits == '0') || *number >= SHINGLE_DRIVES) {
+		*rest = '\0';
+		fail(SHINGLE_EXIT_SETUP,
+		     "shingle.%s%s= is no drive's: expected shingle.%s= for /dev/shd0, or a number from 1 to %u\n",
+		     name, digits, name, SHINGLE_DRIVES - 1);
+	}
+	return rest + 1;
+}
+
+#define FILE_PARAM(what)						\
+static int __init what##_param(char *rest, int *add)			\
+{									\
+	unsigned int number;						\
+	char *file = file_of(rest, #what, &number);			\
+									\
+	if (!file)							\
+		return 0;						\
+	files[number].what = file;					\
+	*add = 0;							\
+	return 0;							\
+}
+
+FILE_PARAM(drive)
+__uml_setup("shingle.drive", drive_param,
+	    "shingle.drive[N]=<file>\n"
+	    "    The drive behind /dev/shd0, or /dev/shdN: a drive file, which is not\n"
+	    "    written to.\n\n"
+);
+
+FILE_PARAM(save)
+__uml_setup("shingle.save", save_param,
+	    "shingle.save[N]=<file>\n"
+	    "    Where the drive's new state goes when the guest asks for it.\n\n"
+);
+
+FILE_PARAM(trace)
+__uml_setup("shingle.trace", trace_param,
+	    "shingle.trace[N]=<file>\n"
+	    "    Where the trace of all the drive's requests goes.\n\n"
+);
+
+FILE_PARAM(faults)
+__uml_setup("shingle.faults", faults_param,
+	    "shingle.faults[N]=<file>\n"
+	    "    What goes wrong in the drive: a plan of shingle-drive faults check.\n\n"
+);
+
+static ulong cut;
+module_param(cut, ulong, 0444);
+MODULE_PARM_DESC(cut, "power is cut after this many requests of all drives; 0: never");
+
+static ulong memory_mb = 16384;
+module_param(memory_mb, ulong, 0444);
+MODULE_PARM_DESC(memory_mb, "most host memory that the drives' contents may take");
+
+/* Serialises every call into the model: see this file's head. */
+static DEFINE_SPINLOCK(model_lock);
+
+static struct shingle_dev {
+	unsigned int		number;		/* constant */
+	struct shingle_files	*file;		/* constant but for ->trace */
+	struct shingle_drive	*drive;		/* [model_lock] */
+	struct request		*request[MAX_TAGS]; /* [model_lock] in the drive */
+	struct hrtimer		timer;		/* [model_lock] next_event() */
+	struct shingle_geometry	geometry;	/* constant */
+	struct blk_mq_tag_set	tag_set;
+	struct gendisk		*disk;
+	/* Of the host's memory: no machine has more or less for them. */
+	u8			*trace;		/* [model_lock] not written yet */
+	u32			trace_fill;	/* [model_lock] */
+	char			*latencies;	/* [model_lock] the last snapshot */
+	u32			latencies_len;	/* [model_lock] */
+} drives[SHINGLE_DRIVES];
+
+static unsigned int drives_nr;			/* constant from boot on */
+static u64 requests;				/* [model_lock] of all drives */
+
+#define for_each_drive(shd) \
+	for ((shd) = drives; (shd) < drives + drives_nr; (shd)++)
+
+static void trace_write_out(struct shingle_dev *shd)
 {
 	int err;
 
-	if (!trace || !trace_fill)
+	if (!shd->file->trace || !shd->trace_fill)
 		return;
-	err = shingle_trace_write(trace_buffer, trace_fill);
-	trace_fill = 0;
+	err = shingle_trace_write(shd->number, shd->trace, shd->trace_fill);
+	shd->trace_fill = 0;
 	if (err) {
 		/* Also keeps shingle_at_end() from trying again. */
-		const char *name = trace;
+		const char *name = shd->file->trace;
 
-		trace = NULL;
+		shd->file->trace = NULL;
 		fail(SHINGLE_EXIT_HOST,
 		     "writing the trace %s failed: error %d\n", name, -err);
 	}
 }
 
-static void trace_drain(void)
+static void trace_drain(struct shingle_dev *shd)
 {
 	u32 len;
 
-	if (!trace)
+	if (!shd->file->trace)
 		return;
 	do {
-		len = shingle_drive_trace_take(shd.drive,
-					       trace_buffer + trace_fill,
-					       sizeof(trace_buffer) - trace_fill);
-		trace_fill += len;
-		if (trace_fill > sizeof(trace_buffer) / 2)
-			trace_write_out();
+		len = shingle_drive_trace_take(shd->drive,
+					       shd->trace + shd->trace_fill,
+					       TRACE_BYTES - shd->trace_fill);
+		shd->trace_fill += len;
+		if (shd->trace_fill > TRACE_BYTES / 2)
+			trace_write_out(shd);
 	} while (len);
 }
 
-static int save_drive(void)
+static int save_drive(struct shingle_dev *shd)
 {
 	int err;
 
-	err = shingle_save_begin(save);
+	err = shingle_save_begin(shd->file->save);
 	if (err)
 		return err;
-	err = shingle_drive_save(shd.drive, shingle_save_write, NULL);
-	return shingle_save_end(save, err);
+	err = shingle_drive_save(shd->drive, shingle_save_write, NULL);
+	return shingle_save_end(shd->file->save, err);
 }
 
+/* All drives lose power at once. */
 static void __noreturn power_cut(u64 now_ns)
 {
+	struct shingle_dev *shd;
 	int err;
 
-	shingle_drive_power_cut(shd.drive, now_ns);
-	trace_drain();
-	trace_write_out();
-	if (save) {
-		err = save_drive();
+	for_each_drive(shd) {
+		shingle_drive_power_cut(shd->drive, now_ns);
+		trace_drain(shd);
+		trace_write_out(shd);
+	}
+	for_each_drive(shd) {
+		if (!shd->file->save)
+			continue;
+		err = save_drive(shd);
 		if (err)
 			fail(SHINGLE_EXIT_HOST,
 			     "saving to %s after the power cut failed: error %d\n",
-			     save, -err);
+			     shd->file->save, -err);
 	}
 	fail(SHINGLE_EXIT_POWER_CUT, "power cut after request %llu\n",
-	     shd.requests);
+	     requests);
 }
 
 /* Moves data between a request and the model, segment by segment. */
-static int put_data(struct request *rq)
+static int put_data(struct shingle_dev *shd, struct request *rq)
 {
 	struct req_iterator iter;
 	struct bio_vec bv;
@@ -228,7 +265,7 @@ static int put_data(struct request *rq)
 	int err;
 
 	rq_for_each_segment(bv, rq, iter) {
-		err = shingle_drive_put(shd.drive, rq->tag, offset,
+		err = shingle_drive_put(shd->drive, rq->tag, offset,
 					bvec_virt(&bv), bv.bv_len);
 		if (err)
 			return err;
@@ -237,7 +274,7 @@ static int put_data(struct request *rq)
 	return 0;
 }
 
-static int get_data(struct request *rq)
+static int get_data(struct shingle_dev *shd, struct request *rq)
 {
 	struct req_iterator iter;
 	struct bio_vec bv;
@@ -245,7 +282,7 @@ static int get_data(struct request *rq)
 	int err;
 
 	rq_for_each_segment(bv, rq, iter) {
-		err = shingle_drive_get(shd.drive, sector, bvec_virt(&bv),
+		err = shingle_drive_get(shd->drive, sector, bvec_virt(&bv),
 					bv.bv_len);
 		if (err)
 			return err;
@@ -257,7 +294,7 @@ static int get_data(struct request *rq)
 static blk_status_t to_status(int err)
 {
 	if (err == -ENOMEM)
-		pr_err_once("the drive's contents no longer fit into %lu MiB of host memory (%llu bytes refused); see shingle.memory_mb\n",
+		pr_err_once("the drives' contents no longer fit into %lu MiB of host memory (%llu bytes refused); see shingle.memory_mb\n",
 			    memory_mb, shingle_reserve_refused);
 	return errno_to_blk_status(err);
 }
@@ -309,18 +346,19 @@ static void tell_sense(struct request *rq, u32 sense)
 			   sense_text(sense));
 }
 
-static void finish(const struct shingle_completion *done)
+static void finish(struct shingle_dev *shd,
+		   const struct shingle_completion *done)
 {
 	struct request *rq;
 	struct shingle_cmd *cmd;
 	int err = done->status;
 
-	if (WARN_ON(done->tag >= MAX_TAGS || !shd.request[done->tag]))
+	if (WARN_ON(done->tag >= MAX_TAGS || !shd->request[done->tag]))
 		return;
-	rq = shd.request[done->tag];
-	shd.request[done->tag] = NULL;
+	rq = shd->request[done->tag];
+	shd->request[done->tag] = NULL;
 	if (!err && req_op(rq) == REQ_OP_READ)
-		err = get_data(rq);
+		err = get_data(shd, rq);
 	cmd = blk_mq_rq_to_pdu(rq);
 	cmd->status = to_status(err);
 	cmd->sense = done->sense;
@@ -329,41 +367,42 @@ static void finish(const struct shingle_completion *done)
 }
 
 /* Tells the model the time, and the block layer what is done. */
-static void catch_up(u64 now_ns)
+static void catch_up(struct shingle_dev *shd, u64 now_ns)
 {
 	static struct shingle_completion done[COMPLETIONS_AT_ONCE];
 	u32 i, n;
 
-	lockdep_assert_held(&shd.lock);
+	lockdep_assert_held(&model_lock);
 	do {
-		n = shingle_drive_advance(shd.drive, now_ns, done,
+		n = shingle_drive_advance(shd->drive, now_ns, done,
 					  ARRAY_SIZE(done));
 		for (i = 0; i < n; i++)
-			finish(&done[i]);
+			finish(shd, &done[i]);
 	} while (n == ARRAY_SIZE(done));
-	trace_drain();
+	trace_drain(shd);
 }
 
-static void arm(void)
+static void arm(struct shingle_dev *shd)
 {
-	u64 next_ns = shingle_drive_next_event(shd.drive);
+	u64 next_ns = shingle_drive_next_event(shd->drive);
 
-	lockdep_assert_held(&shd.lock);
+	lockdep_assert_held(&model_lock);
 	if (next_ns < KTIME_MAX)
-		hrtimer_start(&shd.timer, ns_to_ktime(next_ns),
+		hrtimer_start(&shd->timer, ns_to_ktime(next_ns),
 			      HRTIMER_MODE_ABS_HARD);
 	else
-		hrtimer_try_to_cancel(&shd.timer);
+		hrtimer_try_to_cancel(&shd->timer);
 }
 
 static enum hrtimer_restart timer_fires(struct hrtimer *timer)
 {
+	struct shingle_dev *shd = container_of(timer, struct shingle_dev, timer);
 	unsigned long flags;
 
-	spin_lock_irqsave(&shd.lock, flags);
-	catch_up(ktime_get_ns());
-	arm();
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	catch_up(shd, ktime_get_ns());
+	arm(shd);
+	spin_unlock_irqrestore(&model_lock, flags);
 	return HRTIMER_NORESTART;
 }
 
@@ -419,7 +458,7 @@ static u32 drive_flags(struct request *rq)
 	return flags;
 }
 
-static int submit(struct request *rq, u64 now_ns)
+static int submit(struct shingle_dev *shd, struct request *rq, u64 now_ns)
 {
 	u64 sector;
 	u32 sectors;
@@ -429,17 +468,17 @@ static int submit(struct request *rq, u64 now_ns)
 	if (op < 0)
 		return op;
 	if (op == SHINGLE_WRITE) {
-		err = put_data(rq);
+		err = put_data(shd, rq);
 		if (err)
 			return err;
 	}
-	err = shingle_drive_submit(shd.drive, now_ns, rq->tag, op,
+	err = shingle_drive_submit(shd->drive, now_ns, rq->tag, op,
 				   drive_flags(rq), sector, sectors);
 	if (err)
 		return err;
-	shd.request[rq->tag] = rq;
-	shd.requests++;
-	if (shd.requests == cut)
+	shd->request[rq->tag] = rq;
+	requests++;
+	if (requests == cut)
 		power_cut(now_ns);
 	return 0;
 }
@@ -447,19 +486,20 @@ static int submit(struct request *rq, u64 now_ns)
 static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx,
 			     const struct blk_mq_queue_data *bd)
 {
+	struct shingle_dev *shd = hctx->queue->queuedata;
 	struct request *rq = bd->rq;
 	unsigned long flags;
 	u64 now_ns;
 	int err;
 
 	blk_mq_start_request(rq);
-	spin_lock_irqsave(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
 	now_ns = ktime_get_ns();
-	if (shingle_drive_next_event(shd.drive) <= now_ns)
-		catch_up(now_ns);
-	err = submit(rq, now_ns);
-	arm();
-	spin_unlock_irqrestore(&shd.lock, flags);
+	if (shingle_drive_next_event(shd->drive) <= now_ns)
+		catch_up(shd, now_ns);
+	err = submit(shd, rq, now_ns);
+	arm(shd);
+	spin_unlock_irqrestore(&model_lock, flags);
 	/* Not returned: -ENOMEM would be taken for "try again later". */
 	if (err)
 		blk_mq_end_request(rq, to_status(err));
@@ -478,23 +518,32 @@ static const struct blk_mq_ops shingle_mq_ops = {
 	.complete = complete_rq,
 };
 
+const struct shingle_geometry *shingle_geometry(struct gendisk *disk)
+{
+	struct shingle_dev *shd = disk->private_data;
+
+	return &shd->geometry;
+}
+
 /* Zones */
 
-u32 shingle_zones(u32 first, struct shingle_zone *zones, u32 max)
+u32 shingle_zones(struct gendisk *disk, u32 first, struct shingle_zone *zones,
+		  u32 max)
 {
+	struct shingle_dev *shd = disk->private_data;
 	unsigned long flags;
 	u32 n;
 
-	spin_lock_irqsave(&shd.lock, flags);
-	n = shingle_drive_zones(shd.drive, first, zones, max);
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	n = shingle_drive_zones(shd->drive, first, zones, max);
+	spin_unlock_irqrestore(&model_lock, flags);
 	return n;
 }
 
 static int report_zones(struct gendisk *disk, sector_t sector,
 			unsigned int nr_zones, report_zones_cb cb, void *data)
 {
-	u32 first = div64_u64(sector, shd.geometry.zone_sectors);
+	u32 first = div64_u64(sector, shingle_geometry(disk)->zone_sectors);
 	struct shingle_zone *zones __free(kfree) = NULL;
 	u32 told = 0, n, i;
 	int err;
@@ -503,7 +552,7 @@ static int report_zones(struct gendisk *disk, sector_t sector,
 	if (!zones)
 		return -ENOMEM;
 	while (told < nr_zones) {
-		n = shingle_zones(first + told, zones,
+		n = shingle_zones(disk, first + told, zones,
 				  min_t(u32, nr_zones - told, ZONES_AT_ONCE));
 		if (!n)
 			break;
@@ -525,13 +574,13 @@ static int report_zones(struct gendisk *disk, sector_t sector,
 	return told;
 }
 
-int shingle_zone_command(u32 op, u64 sector, u32 *sense)
+int shingle_zone_command(struct gendisk *disk, u32 op, u64 sector, u32 *sense)
 {
 	struct shingle_cmd *cmd;
 	struct request *rq;
 	blk_status_t status;
 
-	rq = blk_mq_alloc_request(shd.disk->queue, REQ_OP_DRV_OUT, 0);
+	rq = blk_mq_alloc_request(disk->queue, REQ_OP_DRV_OUT, 0);
 	if (IS_ERR(rq))
 		return PTR_ERR(rq);
 	cmd = blk_mq_rq_to_pdu(rq);
@@ -544,29 +593,29 @@ int shingle_zone_command(u32 op, u64 sector, u32 *sense)
 	return blk_status_to_errno(status);
 }
 
-const struct shingle_geometry *shingle_geometry(void)
-{
-	return &shd.geometry;
-}
-
 static const struct block_device_operations shingle_fops = {
 	.owner = THIS_MODULE,
 	.report_zones = report_zones,
 	.ioctl = shingle_sg_ioctl,
 };
 
-/* /sys/block/shd0/shingle */
+/* /sys/block/shdN/shingle */
+
+static struct shingle_dev *to_shd(struct device *dev)
+{
+	return dev_to_disk(dev)->private_data;
+}
 
 /* One read(2) is one consistent snapshot: it has to fit into a page. */
-static ssize_t report(char *page)
+static ssize_t report(struct shingle_dev *shd, char *page)
 {
 	unsigned long flags;
 	u32 n;
 
-	spin_lock_irqsave(&shd.lock, flags);
-	n = shingle_drive_report(shd.drive, ktime_get_ns(), page,
+	spin_lock_irqsave(&model_lock, flags);
+	n = shingle_drive_report(shd->drive, ktime_get_ns(), page,
 				 PAGE_SIZE - 2);
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_unlock_irqrestore(&model_lock, flags);
 	if (n > PAGE_SIZE - 2)
 		return -EFBIG;
 	page[n++] = '\n';
@@ -577,7 +626,7 @@ static ssize_t report(char *page)
 static ssize_t counters_show(struct device *dev, struct device_attribute *attr,
 			     char *buf)
 {
-	return report(buf);
+	return report(to_shd(dev), buf);
 }
 static DEVICE_ATTR_RO(counters);
 
@@ -585,7 +634,7 @@ static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
 			  char *buf)
 {
 	static const char key[] = "\"clean\":";
-	ssize_t len = report(buf);
+	ssize_t len = report(to_shd(dev), buf);
 	const char *value;
 
 	if (len < 0)
@@ -598,7 +647,8 @@ static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(clean);
 
-static ssize_t set_class(const char *buf, size_t count, u32 class)
+static ssize_t set_class(struct shingle_dev *shd, const char *buf, size_t count,
+			 u32 class)
 {
 	char *copy, *line, *rest;
 	u64 *extents;
@@ -627,9 +677,9 @@ static ssize_t set_class(const char *buf, size_t count, u32 class)
 		}
 		n++;
 	}
-	spin_lock_irqsave(&shd.lock, flags);
-	err = shingle_drive_set_class(shd.drive, class, extents, n);
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	err = shingle_drive_set_class(shd->drive, class, extents, n);
+	spin_unlock_irqrestore(&model_lock, flags);
 out:
 	kfree(extents);
 	kfree(copy);
@@ -640,7 +690,7 @@ static ssize_t journal_extents_store(struct device *dev,
 				     struct device_attribute *attr,
 				     const char *buf, size_t count)
 {
-	return set_class(buf, count, SHINGLE_CLASS_JOURNAL);
+	return set_class(to_shd(dev), buf, count, SHINGLE_CLASS_JOURNAL);
 }
 static DEVICE_ATTR_WO(journal_extents);
 
@@ -648,19 +698,20 @@ static ssize_t superblock_extents_store(struct device *dev,
 					struct device_attribute *attr,
 					const char *buf, size_t count)
 {
-	return set_class(buf, count, SHINGLE_CLASS_SUPERBLOCK);
+	return set_class(to_shd(dev), buf, count, SHINGLE_CLASS_SUPERBLOCK);
 }
 static DEVICE_ATTR_WO(superblock_extents);
 
 static ssize_t mark_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t count)
 {
+	struct shingle_dev *shd = to_shd(dev);
 	unsigned long flags;
 
-	spin_lock_irqsave(&shd.lock, flags);
-	shingle_drive_mark(shd.drive, ktime_get_ns(), buf, count);
-	trace_drain();
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	shingle_drive_mark(shd->drive, ktime_get_ns(), buf, count);
+	trace_drain(shd);
+	spin_unlock_irqrestore(&model_lock, flags);
 	return count;
 }
 static DEVICE_ATTR_WO(mark);
@@ -676,9 +727,9 @@ static ssize_t state_store(struct device *dev, struct device_attribute *attr,
 	err = kstrtou32(buf, 10, &state);
 	if (err)
 		return err;
-	spin_lock_irqsave(&shd.lock, flags);
-	err = shingle_drive_set_state(shd.drive, state);
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	err = shingle_drive_set_state(to_shd(dev)->drive, state);
+	spin_unlock_irqrestore(&model_lock, flags);
 	return err ?: count;
 }
 static DEVICE_ATTR_WO(state);
@@ -686,21 +737,24 @@ static DEVICE_ATTR_WO(state);
 static ssize_t save_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t count)
 {
+	struct shingle_dev *shd = to_shd(dev);
 	unsigned long flags;
 	bool yes;
 	int err;
 
 	if (kstrtobool(buf, &yes) || !yes)
 		return -EINVAL;
-	if (!save) {
-		pr_err("the machine was started without shingle.save\n");
+	if (!shd->file->save) {
+		pr_err("the machine was started without shingle.save for %s\n",
+		       shd->disk->disk_name);
 		return -ENXIO;
 	}
-	spin_lock_irqsave(&shd.lock, flags);
-	err = save_drive();
-	spin_unlock_irqrestore(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
+	err = save_drive(shd);
+	spin_unlock_irqrestore(&model_lock, flags);
 	if (err)
-		pr_err("saving to %s failed: error %d\n", save, -err);
+		pr_err("saving to %s failed: error %d\n", shd->file->save,
+		       -err);
 	return err ?: count;
 }
 static DEVICE_ATTR_WO(save);
@@ -710,17 +764,19 @@ static ssize_t latency_read(struct file *file, struct kobject *kobj,
 			    struct bin_attribute *attr, char *buf, loff_t off,
 			    size_t count)
 {
-	static char text[SZ_1M];
-	static u32 len;
+	struct shingle_dev *shd = to_shd(kobj_to_dev(kobj));
 	unsigned long flags;
 	ssize_t n = -EFBIG;
 
-	spin_lock_irqsave(&shd.lock, flags);
+	spin_lock_irqsave(&model_lock, flags);
 	if (!off)
-		len = shingle_drive_latencies(shd.drive, text, sizeof(text));
-	if (len <= sizeof(text))
-		n = memory_read_from_buffer(buf, count, &off, text, len);
-	spin_unlock_irqrestore(&shd.lock, flags);
+		shd->latencies_len = shingle_drive_latencies(shd->drive,
+							     shd->latencies,
+							     LATENCIES_BYTES);
+	if (shd->latencies_len <= LATENCIES_BYTES)
+		n = memory_read_from_buffer(buf, count, &off, shd->latencies,
+					    shd->latencies_len);
+	spin_unlock_irqrestore(&model_lock, flags);
 	return n;
 }
 static BIN_ATTR_RO(latency, 0);
@@ -758,9 +814,10 @@ void shingle_host_panic(const char *text, u32 len)
 	panic("the drive model stopped: %.*s", (int)len, text);
 }
 
-static void __init load_faults(void)
+static void __init load_faults(struct shingle_dev *shd)
 {
 	static char plan[SZ_64K] __initdata, why[256] __initdata;
+	const char *faults = shd->file->faults;
 	int len;
 
 	len = shingle_read_file(faults, plan, sizeof(plan));
@@ -768,61 +825,112 @@ static void __init load_faults(void)
 		fail(SHINGLE_EXIT_SETUP,
 		     "the fault plan %s cannot be used: error %d\n", faults,
 		     -len);
-	if (shingle_drive_set_faults(shd.drive, plan, len, why, sizeof(why)))
+	if (shingle_drive_set_faults(shd->drive, plan, len, why, sizeof(why)))
 		fail(SHINGLE_EXIT_SETUP, "the fault plan %s is refused: %s\n",
 		     faults, why);
 }
 
-static int __init open_drive(void)
+/* Files of a drive that is not there, or a hole in the numbers, are mistakes. */
+static void __init count_drives(void)
 {
-	static char why[256] __initdata;
-	const void *map;
-	u64 len;
+	unsigned int i;
+
+	for (i = 0; i < SHINGLE_DRIVES; i++) {
+		drives[i].number = i;
+		drives[i].file = &files[i];
+	}
+	while (drives_nr < SHINGLE_DRIVES && files[drives_nr].drive)
+		drives_nr++;
+	for (i = drives_nr; i < SHINGLE_DRIVES; i++) {
+		const struct shingle_files *f = &files[i];
+		const char *name = f->drive ? "drive" : f->save ? "save" :
+				   f->trace ? "trace" :
+				   f->faults ? "faults" : NULL;
+
+		if (name)
+			fail(SHINGLE_EXIT_SETUP,
+			     "shingle.%s is given for shd%u, and no shingle.drive for shd%u: drives are numbered without a hole\n",
+			     name, i, drives_nr);
+	}
+}
+
+/* Memory of the host for the drives' contents, and for what goes out. */
+static void __init reserve(void)
+{
+	struct shingle_dev *shd;
 	int err;
 
-	err = shingle_reserve((u64)memory_mb << 20);
+	err = shingle_reserve(((u64)memory_mb << 20) +
+			      drives_nr * (TRACE_BYTES + LATENCIES_BYTES));
 	if (err)
 		fail(SHINGLE_EXIT_SETUP,
 		     "no room for %lu MiB of drive contents: error %d\n",
 		     memory_mb, -err);
-	err = shingle_map_drive(drive, &map, &len);
+	for_each_drive(shd) {
+		shd->trace = shingle_host_alloc_chunk(TRACE_BYTES);
+		shd->latencies = shingle_host_alloc_chunk(LATENCIES_BYTES);
+	}
+}
+
+static void __init check_geometry(const struct shingle_dev *shd)
+{
+	const struct shingle_geometry *g = &shd->geometry;
+
+	if (g->zoned && !is_power_of_2(g->zone_sectors))
+		fail(SHINGLE_EXIT_SETUP,
+		     "the drive file %s has zones of %llu sectors; Linux takes only zones whose size is a power of two\n",
+		     shd->file->drive, g->zone_sectors);
+	if (!g->queue_depth || g->queue_depth > MAX_TAGS)
+		fail(SHINGLE_EXIT_SETUP, "a queue depth of %u is impossible\n",
+		     g->queue_depth);
+}
+
+/* Drives have their own randomness; the first has what one alone would have. */
+static u64 __init seed_of(const struct shingle_dev *shd)
+{
+	return os_random_seed + shd->number * GOLDEN_RATIO_64;
+}
+
+static void __init open_drive(struct shingle_dev *shd)
+{
+	static char why[256] __initdata;
+	const char *name = shd->file->drive;
+	const void *map;
+	u64 len;
+	int err;
+
+	err = shingle_map_drive(shd->number, name, &map, &len);
 	if (err)
 		fail(SHINGLE_EXIT_SETUP,
-		     "the drive file %s cannot be used: %s (error %d)\n", drive,
+		     "the drive file %s cannot be used: %s (error %d)\n", name,
 		     err == -ENOENT ? "there is no such file" :
 		     err == -EACCES ? "permission denied" :
 		     err == -ENODATA ? "it is empty" :
+		     err == -EFBIG ? "it is larger than 1 TiB" :
 		     err == -ENOTBLK ? "it is no regular file" : "see the error",
 		     -err);
-	shd.drive = shingle_drive_open(map, len, os_random_seed, why,
-				       sizeof(why) - 1);
-	if (!shd.drive)
+	shd->drive = shingle_drive_open(map, len, seed_of(shd), why,
+					sizeof(why) - 1);
+	if (!shd->drive)
 		fail(SHINGLE_EXIT_SETUP, "the drive file %s is refused: %s\n",
-		     drive, why);
-	if (faults)
-		load_faults();
-	shingle_drive_geometry(shd.drive, &shd.geometry);
-	if (shd.geometry.zoned && !is_power_of_2(shd.geometry.zone_sectors))
-		fail(SHINGLE_EXIT_SETUP,
-		     "the drive file %s has zones of %llu sectors; Linux takes only zones whose size is a power of two\n",
-		     drive, shd.geometry.zone_sectors);
-	if (!shd.geometry.queue_depth || shd.geometry.queue_depth > MAX_TAGS)
-		fail(SHINGLE_EXIT_SETUP, "a queue depth of %u is impossible\n",
-		     shd.geometry.queue_depth);
-	if (!trace)
-		return 0;
-	trace_drain();		/* the drive traces from the first call on */
-	err = shingle_trace_open(trace);
+		     name, why);
+	if (shd->file->faults)
+		load_faults(shd);
+	shingle_drive_geometry(shd->drive, &shd->geometry);
+	check_geometry(shd);
+	if (!shd->file->trace)
+		return;
+	trace_drain(shd);	/* the drive traces from the first call on */
+	err = shingle_trace_open(shd->number, shd->file->trace);
 	if (err)
 		fail(SHINGLE_EXIT_SETUP,
-		     "the trace file %s cannot be made: error %d\n", trace,
-		     -err);
-	return 0;
+		     "the trace file %s cannot be made: error %d\n",
+		     shd->file->trace, -err);
 }
 
-static int __init add_disk_shd0(void)
+static int __init add_disk_of(struct shingle_dev *shd, int major)
 {
-	const struct shingle_geometry *g = &shd.geometry;
+	const struct shingle_geometry *g = &shd->geometry;
 	struct queue_limits lim = {
 		.logical_block_size = g->logical_block_bytes,
 		.physical_block_size = g->physical_block_bytes,
@@ -853,48 +961,58 @@ static int __init add_disk_shd0(void)
 		lim.discard_granularity = g->physical_block_bytes;
 	}
 
-	shd.tag_set.ops = &shingle_mq_ops;
-	shd.tag_set.nr_hw_queues = 1;
-	shd.tag_set.queue_depth = g->queue_depth;
-	shd.tag_set.numa_node = NUMA_NO_NODE;
-	shd.tag_set.cmd_size = sizeof(struct shingle_cmd);
-	shd.tag_set.flags = BLK_MQ_F_SHOULD_MERGE;
-	err = blk_mq_alloc_tag_set(&shd.tag_set);
+	shd->tag_set.ops = &shingle_mq_ops;
+	shd->tag_set.nr_hw_queues = 1;
+	shd->tag_set.queue_depth = g->queue_depth;
+	shd->tag_set.numa_node = NUMA_NO_NODE;
+	shd->tag_set.cmd_size = sizeof(struct shingle_cmd);
+	shd->tag_set.flags = BLK_MQ_F_SHOULD_MERGE;
+	err = blk_mq_alloc_tag_set(&shd->tag_set);
 	if (err)
 		return err;
-	shd.disk = blk_mq_alloc_disk(&shd.tag_set, &lim, NULL);
-	if (IS_ERR(shd.disk))
-		return PTR_ERR(shd.disk);
-	/* sg3-utils take the major that all disks without one share for NVMe. */
-	shd.disk->major = register_blkdev(0, "shd");
-	if (shd.disk->major < 0)
-		return shd.disk->major;
-	shd.disk->minors = 1;
-	strscpy(shd.disk->disk_name, "shd0", DISK_NAME_LEN);
-	shd.disk->fops = &shingle_fops;
+	shd->disk = blk_mq_alloc_disk(&shd->tag_set, &lim, shd);
+	if (IS_ERR(shd->disk))
+		return PTR_ERR(shd->disk);
+	shd->disk->major = major;
+	shd->disk->first_minor = shd->number;
+	shd->disk->minors = 1;
+	shd->disk->private_data = shd;
+	snprintf(shd->disk->disk_name, DISK_NAME_LEN, "shd%u", shd->number);
+	shd->disk->fops = &shingle_fops;
 	/* Looking for a partition table would be requests nobody asked for. */
-	shd.disk->flags |= GENHD_FL_NO_PART;
-	set_capacity(shd.disk, g->capacity_sectors);
-	if (g->zoned && blk_revalidate_disk_zones(shd.disk))
+	shd->disk->flags |= GENHD_FL_NO_PART;
+	set_capacity(shd->disk, g->capacity_sectors);
+	if (g->zoned && blk_revalidate_disk_zones(shd->disk))
 		fail(SHINGLE_EXIT_SETUP,
 		     "Linux does not take the zones of %s: at least one must be sequential, and all have one size\n",
-		     drive);
-	return device_add_disk(NULL, shd.disk, shingle_groups);
+		     shd->file->drive);
+	return device_add_disk(NULL, shd->disk, shingle_groups);
 }
 
 static int __init shingle_init(void)
 {
-	int err;
+	struct shingle_dev *shd;
+	int major, err;
 
-	if (!drive)
+	count_drives();
+	if (!drives_nr)
 		return 0;
-	open_drive();
-	hrtimer_init(&shd.timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
-	shd.timer.function = timer_fires;
-	err = add_disk_shd0();
-	if (err)
-		fail(SHINGLE_EXIT_SETUP, "adding the disk failed: error %d\n",
-		     -err);
+	reserve();
+	/* sg3-utils take the major that all disks without one share for NVMe. */
+	major = register_blkdev(0, "shd");
+	if (major < 0)
+		fail(SHINGLE_EXIT_SETUP, "no major number: error %d\n", -major);
+	for_each_drive(shd) {
+		open_drive(shd);
+		hrtimer_init(&shd->timer, CLOCK_MONOTONIC,
+			     HRTIMER_MODE_ABS_HARD);
+		shd->timer.function = timer_fires;
+		err = add_disk_of(shd, major);
+		if (err)
+			fail(SHINGLE_EXIT_SETUP,
+			     "adding the disk shd%u failed: error %d\n",
+			     shd->number, -err);
+	}
 	return 0;
 }
 device_initcall(shingle_init);
@@ -923,9 +1041,13 @@ __uml_setup("shingle.out=", out_param,
 /* Power off, or a fatal signal. */
 static void shingle_at_end(void)
 {
-	if (shd.drive)
-		trace_drain();
-	trace_write_out();
+	struct shingle_dev *shd;
+
+	for_each_drive(shd) {
+		if (shd->drive)
+			trace_drain(shd);
+		trace_write_out(shd);
+	}
 }
 
 __uml_exitcall(shingle_at_end);
@@ -937,7 +1059,10 @@ __uml_exitcall(shingle_at_end);
 static int panic_ends_machine(struct notifier_block *self,
 			      unsigned long unused, void *text)
 {
-	trace_write_out();
+	struct shingle_dev *shd;
+
+	for_each_drive(shd)
+		trace_write_out(shd);
 	shingle_exit(SHINGLE_EXIT_PANIC);
 	return NOTIFY_DONE;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pass-through to the simulated drive: ioctl(SG_IO) on /dev/shd0.
+ * Pass-through to the simulated drive: ioctl(SG_IO) on /dev/shdN.
  *
  * Linux does not show the zones of host-aware disks; programs reach them by
  * sending the disk's own commands. This is the small part of SPC, SBC and ZBC
@@ -59,34 +59,31 @@
 static const char vendor[] = "SHINGLE ";
 static const char product[] = "SIMULATED DRIVE ";
 static const char revision[] = "0001";
-static const char serial[] = "SHD0    ";
+#define SERIAL_BYTES		8
 
 /* One command on its way. */
 struct sg_command {
+	struct gendisk	*disk;
 	u8		cdb[CDB_BYTES];
 	u8		*answer;	/* zeroed, @room bytes */
 	u32		room;
 	u32		len;		/* of the answer, @room at most */
 };
 
-static bool is_host_managed(void)
+static bool is_host_managed(const struct shingle_geometry *g)
 {
-	return shingle_geometry()->zoned == ZONED_HOST_MANAGED;
+	return g->zoned == ZONED_HOST_MANAGED;
 }
 
-static u64 to_lba(u64 sector)
+static u64 to_lba(const struct shingle_geometry *g, u64 sector)
 {
-	u32 bytes = shingle_geometry()->logical_block_bytes;
-
-	return div_u64(sector, bytes >> SECTOR_SHIFT);
+	return div_u64(sector, g->logical_block_bytes >> SECTOR_SHIFT);
 }
 
-static bool to_sector(u64 lba, u64 *sector)
+static bool to_sector(const struct shingle_geometry *g, u64 lba, u64 *sector)
 {
-	const struct shingle_geometry *g = shingle_geometry();
-
 	*sector = lba * (g->logical_block_bytes >> SECTOR_SHIFT);
-	return lba < to_lba(g->capacity_sectors);
+	return lba < to_lba(g, g->capacity_sectors);
 }
 
 /* No answer is longer than the command allows. */
@@ -110,10 +107,20 @@ static void inquiry_standard(struct sg_command *c)
 	put_unaligned_be16(0x0620, a + 60);	/* ZBC */
 }
 
+/* "SHD0" and so on, filled up with spaces. */
+static void put_serial(const struct sg_command *c, u8 *a)
+{
+	char text[SERIAL_BYTES + 1];
+
+	snprintf(text, sizeof(text), "SHD%-*d", SERIAL_BYTES - 3,
+		 c->disk->first_minor);
+	memcpy(a, text, SERIAL_BYTES);
+}
+
 /* Returns the page's length without its head of four bytes, or 0. */
 static u32 inquiry_page(struct sg_command *c)
 {
-	const struct shingle_geometry *g = shingle_geometry();
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	u8 *a = c->answer;
 
 	switch (c->cdb[2]) {
@@ -127,7 +134,7 @@ static u32 inquiry_page(struct sg_command *c)
 		a[8] = VPD_ZONES;
 		return 5;
 	case VPD_SERIAL:
-		memcpy(a + 4, serial, 8);
+		put_serial(c, a + 4);
 		return 8;
 	case VPD_IDENTIFICATION:
 		a[4] = 0x02;	/* the text is ASCII */
@@ -135,11 +142,11 @@ static u32 inquiry_page(struct sg_command *c)
 		a[7] = 8 + 16 + 8;
 		memcpy(a + 8, vendor, 8);
 		memcpy(a + 16, product, 16);
-		memcpy(a + 32, serial, 8);
+		put_serial(c, a + 32);
 		return 4 + a[7];
 	case VPD_CHARACTERISTICS:
 		/* ZONED: 01b is host-aware; host-managed shows in the type. */
-		if (g->zones && !is_host_managed())
+		if (g->zones && !is_host_managed(g))
 			a[8] = 0x01 << 4;
 		return 60;
 	case VPD_ZONES:
@@ -150,7 +157,7 @@ static u32 inquiry_page(struct sg_command *c)
 		put_unaligned_be32(U32_MAX, a + 8);
 		put_unaligned_be32(U32_MAX, a + 12);
 		put_unaligned_be32(U32_MAX, a + 16);
-		if (is_host_managed() && g->open_max)
+		if (is_host_managed(g) && g->open_max)
 			put_unaligned_be32(g->open_max, a + 16);
 		else if (g->open_max)
 			put_unaligned_be32(g->open_max, a + 8);
@@ -162,6 +169,7 @@ static u32 inquiry_page(struct sg_command *c)
 
 static u32 inquiry(struct sg_command *c)
 {
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	bool vital = c->cdb[1] & 0x01;
 	u32 len = 96;
 
@@ -177,15 +185,15 @@ static u32 inquiry(struct sg_command *c)
 	} else {
 		inquiry_standard(c);
 	}
-	c->answer[0] = is_host_managed() ? TYPE_ZBC : TYPE_DISK;
+	c->answer[0] = is_host_managed(g) ? TYPE_ZBC : TYPE_DISK;
 	answer(c, len, get_unaligned_be16(c->cdb + 3));
 	return 0;
 }
 
 static u32 read_capacity_10(struct sg_command *c)
 {
-	const struct shingle_geometry *g = shingle_geometry();
-	u64 last = to_lba(g->capacity_sectors) - 1;
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
+	u64 last = to_lba(g, g->capacity_sectors) - 1;
 
 	put_unaligned_be32(min_t(u64, last, U32_MAX), c->answer);
 	put_unaligned_be32(g->logical_block_bytes, c->answer + 4);
@@ -195,12 +203,12 @@ static u32 read_capacity_10(struct sg_command *c)
 
 static u32 read_capacity_16(struct sg_command *c)
 {
-	const struct shingle_geometry *g = shingle_geometry();
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	u8 *a = c->answer;
 
 	if ((c->cdb[1] & 0x1f) != SAI_READ_CAPACITY_16)
 		return INVALID_FIELD;
-	put_unaligned_be64(to_lba(g->capacity_sectors) - 1, a);
+	put_unaligned_be64(to_lba(g, g->capacity_sectors) - 1, a);
 	put_unaligned_be32(g->logical_block_bytes, a + 8);
 	if (g->zones)
 		a[12] = 0x01 << 4;	/* RC BASIS: the last of all blocks */
@@ -238,23 +246,24 @@ static int option_lists(u8 option, const struct shingle_zone *zone)
 	return zone->condition == conditions[option];
 }
 
-static void describe_zone(u8 *d, const struct shingle_zone *zone)
+static void describe_zone(const struct shingle_geometry *g, u8 *d,
+			  const struct shingle_zone *zone)
 {
 	u64 pointer = U64_MAX;	/* without meaning in the other conditions */
 
 	if (zone->condition >= BLK_ZONE_COND_EMPTY &&
 	    zone->condition <= BLK_ZONE_COND_CLOSED)
-		pointer = to_lba(zone->write_pointer);
+		pointer = to_lba(g, zone->write_pointer);
 	d[0] = zone->type;
 	d[1] = zone->condition << 4;
-	put_unaligned_be64(to_lba(zone->sectors), d + 8);
-	put_unaligned_be64(to_lba(zone->start), d + 16);
+	put_unaligned_be64(to_lba(g, zone->sectors), d + 8);
+	put_unaligned_be64(to_lba(g, zone->start), d + 16);
 	put_unaligned_be64(pointer, d + 24);
 }
 
 static u32 report_zones(struct sg_command *c)
 {
-	const struct shingle_geometry *g = shingle_geometry();
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	u32 room = min(c->room, get_unaligned_be32(c->cdb + 10));
 	struct shingle_zone *zones __free(kfree) = NULL;
 	u8 option = c->cdb[14] & 0x3f;
@@ -265,16 +274,16 @@ static u32 report_zones(struct sg_command *c)
 	u64 start;
 	int lists;
 
-	if (!to_sector(get_unaligned_be64(c->cdb + 2), &start))
+	if (!to_sector(g, get_unaligned_be64(c->cdb + 2), &start))
 		return OUT_OF_RANGE;
 	zones = kmalloc_array(ZONES_AT_ONCE, sizeof(*zones), GFP_KERNEL);
 	if (!zones)
 		return INTERNAL_FAILURE;
-	shingle_zones(0, &first, 1);
+	shingle_zones(c->disk, 0, &first, 1);
 	if (option_lists(option, &first) < 0)
 		return INVALID_FIELD;
 	next = div64_u64(start, g->zone_sectors);
-	while ((n = shingle_zones(next, zones, ZONES_AT_ONCE))) {
+	while ((n = shingle_zones(c->disk, next, zones, ZONES_AT_ONCE))) {
 		for (i = 0; i < n; i++) {
 			lists = option_lists(option, &zones[i]);
 			if (!lists)
@@ -286,7 +295,7 @@ static u32 report_zones(struct sg_command *c)
 			same_size &= zones[i].sectors == first.sectors;
 			if (ZONE_BYTES * (listed + 1) > room)
 				continue;
-			describe_zone(c->answer + ZONE_BYTES * listed,
+			describe_zone(g, c->answer + ZONE_BYTES * listed,
 				      &zones[i]);
 			written++;
 		}
@@ -297,17 +306,17 @@ static u32 report_zones(struct sg_command *c)
 				   c->answer);
 		/* SAME: 1 is both, 3 is size only, 0 is neither. */
 		c->answer[4] = !same_size ? 0 : same_type ? 1 : 3;
-		put_unaligned_be64(to_lba(g->capacity_sectors) - 1,
+		put_unaligned_be64(to_lba(g, g->capacity_sectors) - 1,
 				   c->answer + 8);
 	}
 	answer(c, ZONE_BYTES * (written + 1), room);
 	return 0;
 }
 
-static u32 zone_command(u32 op, u64 sector)
+static u32 zone_command(struct sg_command *c, u32 op, u64 sector)
 {
 	u32 sense;
-	int err = shingle_zone_command(op, sector, &sense);
+	int err = shingle_zone_command(c->disk, op, sector, &sense);
 
 	return sense ?: err ? INTERNAL_FAILURE : 0;
 }
@@ -329,20 +338,20 @@ static bool all_concerns(u32 op, u32 condition)
 }
 
 /* With @count, the zones are only counted. */
-static u32 for_all(u32 op, bool (*concerns)(u32 op, u32 condition),
-		   u32 *count)
+static u32 for_all(struct sg_command *c, u32 op,
+		   bool (*concerns)(u32 op, u32 condition), u32 *count)
 {
 	struct shingle_zone zone;
 	u32 next, sense;
 
-	for (next = 0; shingle_zones(next, &zone, 1); next++) {
+	for (next = 0; shingle_zones(c->disk, next, &zone, 1); next++) {
 		if (!concerns(op, zone.condition))
 			continue;
 		if (count) {
 			++*count;
 			continue;
 		}
-		sense = zone_command(op, zone.start);
+		sense = zone_command(c, op, zone.start);
 		if (sense)
 			return sense;
 	}
@@ -354,25 +363,26 @@ static bool is_open_by_command(u32 op, u32 condition)
 	return condition == BLK_ZONE_COND_EXP_OPEN;
 }
 
-static u32 command_for_all(u32 op)
+static u32 command_for_all(struct sg_command *c, u32 op)
 {
-	const struct shingle_geometry *g = shingle_geometry();
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	u32 open = 0;
 
 	if (op == SHINGLE_ZONE_RESET)
-		return zone_command(SHINGLE_ZONE_RESET_ALL, 0);
+		return zone_command(c, SHINGLE_ZONE_RESET_ALL, 0);
 	if (op == SHINGLE_ZONE_OPEN && g->open_max) {
 		/* All of them, or none. */
-		for_all(op, all_concerns, &open);
-		for_all(op, is_open_by_command, &open);
+		for_all(c, op, all_concerns, &open);
+		for_all(c, op, is_open_by_command, &open);
 		if (open > g->open_max)
 			return TOO_MANY_OPEN;
 	}
-	return for_all(op, all_concerns, NULL);
+	return for_all(c, op, all_concerns, NULL);
 }
 
 static u32 zbc_out(struct sg_command *c)
 {
+	const struct shingle_geometry *g = shingle_geometry(c->disk);
 	u64 sector;
 	u32 op;
 
@@ -393,15 +403,15 @@ static u32 zbc_out(struct sg_command *c)
 		return INVALID_FIELD;
 	}
 	if (c->cdb[14] & 0x01)
-		return command_for_all(op);
-	if (!to_sector(get_unaligned_be64(c->cdb + 2), &sector))
+		return command_for_all(c, op);
+	if (!to_sector(g, get_unaligned_be64(c->cdb + 2), &sector))
 		return OUT_OF_RANGE;
-	return zone_command(op, sector);
+	return zone_command(c, op, sector);
 }
 
 static u32 execute(struct sg_command *c)
 {
-	bool has_zones = shingle_geometry()->zones;
+	bool has_zones = shingle_geometry(c->disk)->zones;
 
 	switch (c->cdb[0]) {
 	case TEST_UNIT_READY:
@@ -474,7 +484,7 @@ static int sg_io(struct block_device *bdev, blk_mode_t mode,
 {
 	u32 max_bytes = queue_max_hw_sectors(bdev_get_queue(bdev)) <<
 			SECTOR_SHIFT;
-	struct sg_command c = {};
+	struct sg_command c = { .disk = bdev->bd_disk };
 	struct sg_io_hdr h;
 	u64 began_ns;
 	int err;

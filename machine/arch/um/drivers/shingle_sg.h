@@ -10,14 +10,15 @@
 
 /* What shingle_kern.c offers. */
 
-const struct shingle_geometry *shingle_geometry(void);
+const struct shingle_geometry *shingle_geometry(struct gendisk *disk);
 /* Reports at most @max zones, from number @first on; returns how many. */
-u32 shingle_zones(u32 first, struct shingle_zone *zones, u32 max);
+u32 shingle_zones(struct gendisk *disk, u32 first, struct shingle_zone *zones,
+		  u32 max);
 /*
  * Sends a zone command and sleeps until the drive has executed it. 0 or
  * -errno; the drive's sense, 0 if there is none, in @sense.
  */
-int shingle_zone_command(u32 op, u64 sector, u32 *sense);
+int shingle_zone_command(struct gendisk *disk, u32 op, u64 sector, u32 *sense);
 
 /* What shingle_sg.c offers: ioctl(SG_IO) on the block device. */
 int shingle_sg_ioctl(struct block_device *bdev, blk_mode_t mode,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The simulated drive's driver, host half: files and memory of the host.
+ * The simulated drives' driver, host half: files and memory of the host.
  *
  * This half is compiled against the host's libc and runs inside the kernel's
  * process, on kernel stacks. Every call is synchronous and costs no virtual
@@ -9,11 +9,13 @@
  * Memory map of the process (x86-64). The kernel's binary, guest memory and
  * vmalloc area start at 0x60000000 and need about twice mem=; KASAN's shadow
  * is 0x100000000000-0x1fffffffffff; libc and stacks are just below
- * 0x7fffffffffff. Guest programs live in processes of their own. The drive
- * takes what is free between:
+ * 0x7fffffffffff. Guest programs live in processes of their own. The drives
+ * take what is free between:
  *
- *	0x300000000000	the model's memory, handed out upwards
- *	0x400000000000	the drive file, read-only
+ *	0x300000000000	the models' memory, handed out upwards
+ *	0x400000000000	the drive files, read-only, 1 TiB for each: that of
+ *			drive N at 0x4N0000000000, of the last one to
+ *			0x4fffffffffff
  */
 
 #include <errno.h>
@@ -32,7 +34,8 @@
 #include "shingle_drive_abi.h"
 
 #define RESERVE_ADDRESS	((char *)0x300000000000)
-#define FILE_ADDRESS	((void *)0x400000000000)
+#define FILE_ADDRESS	((char *)0x400000000000)
+#define FILE_ROOM	(1LL << 40)
 #define HOST_PAGE	4096ULL
 
 unsigned long long shingle_reserve_refused;
@@ -40,7 +43,7 @@ unsigned long long shingle_reserve_refused;
 static unsigned long long reserve_bytes, reserve_used;
 
 /*
- * Both mappings are kept from the processes of the guest: each is a clone of
+ * These mappings are kept from the processes of the guest: each is a clone of
  * this one, and would otherwise copy the page tables of gigabytes and turn
  * every later write of the model into a copy-on-write fault.
  */
@@ -88,9 +91,10 @@ void *shingle_host_alloc_chunk(unsigned long long bytes)
 	return chunk;
 }
 
-int shingle_map_drive(const char *path, const void **map,
+int shingle_map_drive(unsigned int number, const char *path, const void **map,
 		      unsigned long long *len)
 {
+	char *address = FILE_ADDRESS + number * FILE_ROOM;
 	struct stat st;
 	int fd, err;
 
@@ -102,12 +106,14 @@ int shingle_map_drive(const char *path, const void **map,
 		err = -ENOTBLK;
 	if (!err && st.st_size == 0)
 		err = -ENODATA;
+	if (!err && st.st_size > FILE_ROOM)
+		err = -EFBIG;
 	if (!err)
-		err = map_fixed(FILE_ADDRESS, st.st_size, PROT_READ, 0, fd);
+		err = map_fixed(address, st.st_size, PROT_READ, 0, fd);
 	close(fd);
 	if (err)
 		return err;
-	*map = FILE_ADDRESS;
+	*map = address;
 	*len = st.st_size;
 	return 0;
 }
@@ -169,17 +175,25 @@ int shingle_read_file(const char *path, void *buf, unsigned int len)
 	return err ?: (int)have;
 }
 
-static int trace_fd = -1;
+/* Of each drive; 0: it has none. */
+static int trace_fd[SHINGLE_DRIVES];
 
-int shingle_trace_open(const char *path)
+int shingle_trace_open(unsigned int number, const char *path)
 {
-	trace_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	return trace_fd < 0 ? -errno : 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return -errno;
+	trace_fd[number] = fd;
+	return 0;
 }
 
-int shingle_trace_write(const void *data, unsigned int len)
+int shingle_trace_write(unsigned int number, const void *data,
+			unsigned int len)
 {
-	return write_all(trace_fd, data, len);
+	if (!trace_fd[number])
+		return -EBADF;
+	return write_all(trace_fd[number], data, len);
 }
 
 /*
