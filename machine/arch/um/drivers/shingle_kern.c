@@ -67,6 +67,15 @@
 #define SATA_SEGMENT_BYTES	SZ_64K
 /* What one DATA SET MANAGEMENT with one block of ranges can trim. */
 #define SATA_TRIM_SECTORS	(64 * 65535)
+/*
+ * A host's patience, as drivers/scsi has it for a disk (sd.h): SD_TIMEOUT, which
+ * queue/io_timeout changes, twice as long for a flush, and SD_MAX_RETRIES. The
+ * link is up again about so long after a hard reset.
+ */
+#define TIMEOUT_S		30
+#define FLUSH_TIMEOUTS		2
+#define RETRIES_MAX		5
+#define RESET_MS		1000
 
 static void __printf(2, 3) __noreturn fail(int status, const char *fmt, ...)
 {
@@ -171,6 +180,7 @@ static struct shingle_dev {
 	struct shingle_drive	*drive;		/* [model_lock] */
 	struct request		*request[MAX_TAGS]; /* [model_lock] in the drive */
 	struct hrtimer		timer;		/* [model_lock] next_event() */
+	u32			resets;		/* [model_lock] of the link */
 	struct shingle_geometry	geometry;	/* constant */
 	struct blk_mq_tag_set	tag_set;
 	struct gendisk		*disk;
@@ -303,6 +313,7 @@ static blk_status_t to_status(int err)
 struct shingle_cmd {
 	blk_status_t	status;		/* kept here until ->complete */
 	u32		sense;		/* as in struct shingle_completion */
+	u32		retries;	/* after it took too long */
 	u32		op;		/* these two only of a pass-through */
 	u64		sector;
 };
@@ -492,6 +503,14 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx,
 	u64 now_ns;
 	int err;
 
+	if (!(rq->rq_flags & RQF_DONTPREP)) {
+		struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+		cmd->retries = 0;
+		rq->rq_flags |= RQF_DONTPREP;
+	}
+	if (req_op(rq) == REQ_OP_FLUSH)
+		rq->timeout = FLUSH_TIMEOUTS * rq->q->rq_timeout;
 	blk_mq_start_request(rq);
 	spin_lock_irqsave(&model_lock, flags);
 	now_ns = ktime_get_ns();
@@ -506,6 +525,66 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx,
 	return BLK_STS_OK;
 }
 
+/* After a reset: to be sent again, or given up. */
+static void retry(struct shingle_dev *shd, struct request *rq)
+{
+	struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
+	bool late = time_after_eq(jiffies, rq->deadline);
+
+	lockdep_assert_held(&model_lock);
+	shd->request[rq->tag] = NULL;
+	/* What only happened to wait beside it is not counted. */
+	if (late)
+		cmd->retries++;
+	if (cmd->retries <= RETRIES_MAX) {
+		blk_mq_requeue_request(rq, false);
+		return;
+	}
+	pr_err("%s: %s at sector %llu is given up after %u retries\n",
+	       shd->disk->disk_name, blk_op_str(req_op(rq)),
+	       (u64)blk_rq_pos(rq), RETRIES_MAX);
+	cmd->status = BLK_STS_IOERR;
+	cmd->sense = 0;
+	blk_mq_complete_request(rq);
+}
+
+/*
+ * As libata does it: the link is reset, the drive forgets all requests, and
+ * they are sent again. Unlike a SCSI host, this one does not first wait until
+ * the others have ended or are late, too.
+ */
+static enum blk_eh_timer_return timed_out(struct request *rq)
+{
+	struct shingle_dev *shd = rq->q->queuedata;
+	unsigned int tag;
+	unsigned long flags;
+	u64 now_ns;
+
+	spin_lock_irqsave(&model_lock, flags);
+	now_ns = ktime_get_ns();
+	catch_up(shd, now_ns);
+	if (shd->request[rq->tag] != rq) {
+		arm(shd);
+		spin_unlock_irqrestore(&model_lock, flags);
+		return BLK_EH_DONE;
+	}
+	if (shingle_drive_reset(shd->drive, now_ns)) {
+		spin_unlock_irqrestore(&model_lock, flags);
+		return BLK_EH_RESET_TIMER;
+	}
+	pr_warn("%s: %s at sector %llu took longer than %u s: the link is reset\n",
+		shd->disk->disk_name, blk_op_str(req_op(rq)),
+		(u64)blk_rq_pos(rq), rq->timeout / HZ);
+	shd->resets++;
+	for (tag = 0; tag < MAX_TAGS; tag++)
+		if (shd->request[tag])
+			retry(shd, shd->request[tag]);
+	arm(shd);
+	spin_unlock_irqrestore(&model_lock, flags);
+	blk_mq_delay_kick_requeue_list(rq->q, RESET_MS);
+	return BLK_EH_DONE;
+}
+
 static void complete_rq(struct request *rq)
 {
 	struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
@@ -516,6 +595,7 @@ static void complete_rq(struct request *rq)
 static const struct blk_mq_ops shingle_mq_ops = {
 	.queue_rq = queue_rq,
 	.complete = complete_rq,
+	.timeout = timed_out,
 };
 
 const struct shingle_geometry *shingle_geometry(struct gendisk *disk)
@@ -646,6 +726,13 @@ static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
 	return sysfs_emit(buf, "%d\n", *value == '1');
 }
 static DEVICE_ATTR_RO(clean);
+
+static ssize_t resets_show(struct device *dev, struct device_attribute *attr,
+			   char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(to_shd(dev)->resets));
+}
+static DEVICE_ATTR_RO(resets);
 
 static ssize_t set_class(struct shingle_dev *shd, const char *buf, size_t count,
 			 u32 class)
@@ -789,6 +876,7 @@ static struct bin_attribute *shingle_bin_attrs[] = {
 static struct attribute *shingle_attrs[] = {
 	&dev_attr_counters.attr,
 	&dev_attr_clean.attr,
+	&dev_attr_resets.attr,
 	&dev_attr_journal_extents.attr,
 	&dev_attr_superblock_extents.attr,
 	&dev_attr_mark.attr,
@@ -966,6 +1054,7 @@ static int __init add_disk_of(struct shingle_dev *shd, int major)
 	shd->tag_set.queue_depth = g->queue_depth;
 	shd->tag_set.numa_node = NUMA_NO_NODE;
 	shd->tag_set.cmd_size = sizeof(struct shingle_cmd);
+	shd->tag_set.timeout = TIMEOUT_S * HZ;
 	shd->tag_set.flags = BLK_MQ_F_SHOULD_MERGE;
 	err = blk_mq_alloc_tag_set(&shd->tag_set);
 	if (err)
