@@ -37,6 +37,7 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 # Pieces shorter than this on average take longer to seek for than to read.
 TORN_BYTES = MIB
 AT_ONCE = 4096  # records of a map
+REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -235,6 +236,7 @@ class Mover:
 
     def rewrite(self, file: File, pieces: list[Piece], at_most: int) -> None:
         """Each piece is written before the next is asked for, so that they lie in this order."""
+        at_most = min(at_most, REWRITE_MAX)
         try:
             fd = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NOATIME)
         except OSError as error:

@@ -435,9 +435,15 @@ def late() -> None:
 
 
 def again() -> None:
-    """The direct write is what counts, whenever the block is written again."""
+    """The direct write is what counts, whenever the block is written again. More than is throttled is refused."""
     notes = Notes.read()
     fd = os.open(path(0), os.O_RDWR)
+    try:
+        fcntl.ioctl(fd, _REWRITE, struct.pack("<QQ", 0, 65 * MIB))
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error
+    else:
+        raise AssertionError("65 MiB at once")
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def meanwhile() -> None:
