@@ -97,7 +97,7 @@ def test_entries_that_another_process_removes_meanwhile_are_left_out(
 
 def test_variants_are_known_by_name() -> None:
     assert [path.stem for path in build.fragments("main")] == [
-        "10-machine", "20-ext4", "30-other-file-systems", "92-statistics",
+        "10-machine", "20-ext4", "30-other-file-systems", "40-several-disks", "92-statistics",
     ]  # fmt: skip
     assert [path.stem for path in build.fragments("sanitize")[-2:]] == ["90-sanitize", "91-faults"]
     with pytest.raises(Failure, match="Did you mean sanitize"):

@@ -42,7 +42,7 @@ _CARGO_LIMIT_S = 1800.0
 
 _COMMON_FRAGMENTS = ("10-machine", "20-ext4")
 CONTROL = "control"
-FLAVOURS = {"main": "30-other-file-systems", "sanitize": "90-sanitize"}
+FLAVOURS = {"main": ("30-other-file-systems", "40-several-disks"), "sanitize": ("90-sanitize",)}
 # More for a flavour, of which no drive's key depends.
 _MORE = {
     "main": ROOT / "machine/checkers/92-statistics.config",
@@ -279,7 +279,7 @@ def fragments(flavour: str) -> list[Path]:
     base = _split(flavour).base
     if base in _OWN_FRAGMENTS:
         return [ROOT / name for name in _OWN_FRAGMENTS[base]]
-    names = sorted((*_COMMON_FRAGMENTS, FLAVOURS[base]))
+    names = sorted((*_COMMON_FRAGMENTS, *FLAVOURS[base]))
     more = [_MORE[base]] if base in _MORE else []
     return [*(ROOT / "machine/config" / f"{name}.config" for name in names), *more]
 
