@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How runs end, against a script that ends in each of the ways."""
 
+import json
 import os
 from pathlib import Path
 
@@ -84,6 +85,27 @@ def test_equal_boots_have_equal_command_lines(fake_machine: Machine, tmp_path: P
     assert "shingle.cut=3" in line
     assert "time-travel=inf-cpu" in line
     assert not any(text.startswith("shingle.drive") for text in line)
+
+
+def test_each_disk_has_its_files_on_the_command_line(fake_machine: Machine, tmp_path: Path) -> None:
+    others = (machine.Disk(Path("b"), trace=Path("b.trace")), machine.Disk(Path("c"), Path("c.saved"), None, Path("f")))
+    line = machine.command_line(
+        fake_machine, boot("ok", drive=Path("a"), save=Path("a.saved"), others=others), tmp_path
+    )
+    assert [text for text in line if text.startswith(("shingle.drive", "shingle.save", "shingle.trace"))] == [
+        "shingle.drive=a", "shingle.save=a.saved",
+        "shingle.drive1=b", "shingle.trace1=b.trace",
+        "shingle.drive2=c", "shingle.save2=c.saved",
+    ]  # fmt: skip
+    assert "shingle.faults2=f" in line
+
+
+def test_the_job_tells_of_disks_only_if_there_are_several(tmp_path: Path) -> None:
+    job.put(tmp_path, STEPS)
+    alone = (tmp_path / "job.json").read_text()
+    job.put(tmp_path, STEPS, disks=3)
+    assert json.loads((tmp_path / "job.json").read_text()) == {**json.loads(alone), "disks": 3}
+    assert "disks" not in alone
 
 
 def running_with(argument: str) -> list[int]:

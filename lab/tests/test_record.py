@@ -165,6 +165,28 @@ def test_a_load_that_may_fail_says_why_and_the_run_goes_on() -> None:
     assert "failed" not in unmounted
 
 
+def test_a_disk_beside_the_first_has_its_own_counters_in_a_record() -> None:
+    steps = []
+    for number, each in enumerate(run_of_two_phases()):
+        told = {
+            "before": {"shd1": {"written_bytes": 10 * number}},
+            "after": {"shd1": {"written_bytes": 10 * number + 7}},
+        }
+        steps.append(replace(each, extra={**each.extra, "others": told}))
+    common = COMMON | {"file_system": "ext4-lazy"}
+    phases = ("MakeDirs", "unmount")
+    more = record.of_run(
+        steps, phases, variant=fs.find("ext4-lazy"), common=common, host=HOST, others=["wd30ezr"]
+    )  # fmt: skip
+    for each, alone in zip(more, records(), strict=True):
+        record.check(each)
+        (disk,) = each.pop("disks")
+        assert each == alone
+        assert (disk["disk"], disk["drive"]) == ("shd1", "wd30ezr")
+        assert disk["counters"]["written_bytes"] == disk["total_written_bytes"] > 0
+        assert disk["counters"] != each["counters"]
+
+
 def test_the_table_says_not_available_and_groups_phases() -> None:
     text = io.StringIO()
     table.show(Console(file=text), [*records(), *records("f2fs")], phases=("MakeDirs", "unmount"))

@@ -11,6 +11,7 @@ use std::io;
 use rustix::process::{kill_process_group, waitpid, Pid, Signal, WaitOptions, WaitStatus};
 use serde_json::{json, Map, Value};
 
+use crate::drive;
 use crate::exec;
 use crate::failure::Failure;
 use crate::outbox;
@@ -31,7 +32,11 @@ impl Background {
             outbox::scratch("background.json"),
             outbox::scratch("background.rounds"),
         );
-        fs::write(&file, json!({"steps": steps}).to_string())?;
+        let mut job = json!({"steps": steps});
+        if drive::disks() > 1 {
+            job["disks"] = drive::disks().into();
+        }
+        fs::write(&file, job.to_string())?;
         fs::write(&rounds, "0")?;
         let log = fs::File::create(outbox::path(LOG)?)?;
         let mut command = exec::group("/proc/self/exe");

@@ -88,7 +88,7 @@ fn announce(name: &str) {
 
 fn look(view: &View) -> Result<(Value, Option<Listing>), Failure> {
     if let Some(state) = view.state {
-        drive::write("state", &state.to_string())?;
+        drive::write(0, "state", &state.to_string())?;
     }
     let mount = Mount {
         fs: "ext4".into(),

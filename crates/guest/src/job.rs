@@ -8,6 +8,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+/// What the lab asks for.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub steps: Vec<Step>,
+    /// How many disks there are.
+    pub disks: u32,
+}
+
 /// A step, and the name under which it is reported.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -49,9 +57,14 @@ pub enum Action {
     },
     Journal {
         extents: Vec<[u64; 2]>,
+        /// Number of the disk, in this and the others of these steps.
+        #[serde(default)]
+        disk: u32,
     },
     Superblock {
         extents: Vec<[u64; 2]>,
+        #[serde(default)]
+        disk: u32,
     },
     Write {
         path: String,
@@ -66,7 +79,10 @@ pub enum Action {
     Mark {
         text: String,
     },
-    Save {},
+    Save {
+        #[serde(default)]
+        disk: u32,
+    },
     /// For a crash drive: looks at states of it (`check.rs`).
     CheckStates {
         /// File under /run/out: what to look at.
@@ -154,7 +170,7 @@ impl Action {
             Self::Read { .. } => "read",
             Self::Sleep { .. } => "sleep",
             Self::Mark { .. } => "mark",
-            Self::Save {} => "save",
+            Self::Save { .. } => "save",
             Self::CheckStates { .. } => "check_states",
             Self::Shell { .. } => "shell",
             Self::Background { .. } => "background",
@@ -175,15 +191,23 @@ impl Action {
     }
 }
 
-/// Reads the steps of a whole job.
-pub fn parse(text: &str) -> Result<Vec<Step>, String> {
+/// Reads a whole job.
+pub fn parse(text: &str) -> Result<Job, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Job {
+    struct Text {
         steps: Vec<Value>,
+        #[serde(default = "one")]
+        disks: u32,
     }
-    let job: Job = serde_json::from_str(text).map_err(|e| format!("job.json: {e}"))?;
-    parse_steps(&job.steps)
+    fn one() -> u32 {
+        1
+    }
+    let job: Text = serde_json::from_str(text).map_err(|e| format!("job.json: {e}"))?;
+    Ok(Job {
+        steps: parse_steps(&job.steps)?,
+        disks: job.disks,
+    })
 }
 
 /// Reads a list of steps, as in a job or in `background`.
@@ -243,7 +267,9 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in() {
-        let steps = parse(r#"{"steps": [{"do": "mount", "fs": "ext4"}, {"do": "sync"}]}"#).unwrap();
+        let job = parse(r#"{"steps": [{"do": "mount", "fs": "ext4"}, {"do": "sync"}]}"#).unwrap();
+        let steps = job.steps;
+        assert_eq!(job.disks, 1);
         let Action::Mount(mount) = &steps[0].action else {
             panic!("{steps:?}")
         };
@@ -256,9 +282,19 @@ mod tests {
     }
 
     #[test]
+    fn a_job_tells_how_many_disks_there_are_and_a_step_which_it_means() {
+        let job = parse(r#"{"steps": [{"do": "save"}, {"do": "save", "disk": 2}], "disks": 3}"#);
+        let job = job.unwrap();
+        assert_eq!(job.disks, 3);
+        let disks = job.steps.iter().map(|step| step.action.clone());
+        let expected = [Action::Save { disk: 0 }, Action::Save { disk: 2 }];
+        assert_eq!(disks.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn phase_and_may_fail_belong_to_every_step() {
         let job = r#"{"steps": [{"do": "sync", "phase": "make", "may_fail": true}]}"#;
-        let steps = parse(job).unwrap();
+        let steps = parse(job).unwrap().steps;
         assert_eq!(steps[0].phase.as_deref(), Some("make"));
         assert!(steps[0].may_fail);
     }

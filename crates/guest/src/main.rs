@@ -91,7 +91,9 @@ fn set_limits() {
 
 fn run_job() -> Result<(), String> {
     let text = outbox::read_job().map_err(|e| format!("job.json: {e}"))?;
-    steps::run_job(&job::parse(&text)?)
+    let job = job::parse(&text)?;
+    drive::set_disks(job.disks);
+    steps::run_job(&job.steps)
 }
 
 fn report_end(result: &Result<(), String>) {

@@ -24,7 +24,11 @@ const NAME_BYTES_MAX: usize = 64;
 /// Begins to take marks, from whatever user the command becomes, behind a line for its first phase.
 pub fn begin(first: &str) -> io::Result<()> {
     let path = outbox::scratch(FILE);
-    fs::write(&path, format!("{}\n", json!({"phase": first})))?;
+    let mut line = json!({"phase": first});
+    if drive::disks() > 1 {
+        line["disks"] = drive::disks().into();
+    }
+    fs::write(&path, format!("{line}\n"))?;
     fs::set_permissions(path, Permissions::from_mode(0o666))
 }
 
@@ -68,9 +72,15 @@ fn mark(name: &str) -> Result<(), String> {
     if known.iter().any(|mark| mark["phase"] == name) {
         return Err(format!("there is a phase {name} already"));
     }
-    let line = json!({
-        "phase": name, "at_ns": at_ns, "counters": drive::counters(), "latency": drive::latencies(),
+    let mut line = json!({
+        "phase": name, "at_ns": at_ns, "counters": drive::counters(0), "latency": drive::latencies(0),
     });
+    // As `begin` noted it: this is another process.
+    if let Some(disks) = known.first().and_then(|first| first["disks"].as_u64()) {
+        let tell =
+            |disk| json!({"counters": drive::counters(disk), "latency": drive::latencies(disk)});
+        line["others"] = drive::of_others(disks as u32, tell).into();
+    }
     let file = OpenOptions::new().append(true).open(&path);
     file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
         .map_err(|e| format!("{}: {e}", path.display()))

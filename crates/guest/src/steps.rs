@@ -46,7 +46,10 @@ pub fn run_job(steps: &[Step]) -> Result<(), String> {
 pub fn run_in_background(steps: &Path, rounds: &Path) -> ExitCode {
     let text = fs::read_to_string(steps).unwrap_or_default();
     let steps = match job::parse(&text) {
-        Ok(steps) => steps,
+        Ok(job) => {
+            drive::set_disks(job.disks);
+            job.steps
+        }
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
@@ -76,11 +79,13 @@ impl Runner {
     /// One step between two readings of clock and counters.
     fn step(&mut self, index: usize, step: &Step) -> (Value, Result<(), Failure>) {
         let mut more = Map::new();
-        let before = drive::counters();
+        let before = drive::counters(0);
+        let others_before = drive::of_others(drive::disks(), drive::counters);
         let start_ns = now_ns();
         let result = self.act(&step.action, index, &mut more);
         let end_ns = now_ns();
-        let after = drive::counters();
+        let after = drive::counters(0);
+        let others_after = drive::of_others(drive::disks(), drive::counters);
         let status = result.as_ref().err().map_or(0, |failure| failure.status);
         let mut line = json!({
             "event": "step", "do": step.action.name(), "phase": step.phase, "index": index,
@@ -88,6 +93,10 @@ impl Runner {
             "before": before, "after": after,
         });
         let fields = line.as_object_mut().expect("an object");
+        if drive::disks() > 1 {
+            let others = json!({"before": others_before, "after": others_after});
+            fields.insert("others".into(), others);
+        }
         if let Err(failure) = &result {
             fields.insert("error".into(), failure.message.as_str().into());
         }
@@ -119,8 +128,12 @@ impl Runner {
             Action::Exec(program) => exec::run(program, index, line),
             Action::Command(asked) => command::run(asked, line),
             Action::EndPrograms { but } => programs::end_all_but(but, line),
-            Action::Journal { extents } => drive::set_extents("journal_extents", extents),
-            Action::Superblock { extents } => drive::set_extents("superblock_extents", extents),
+            Action::Journal { extents, disk } => {
+                drive::set_extents(*disk, "journal_extents", extents)
+            }
+            Action::Superblock { extents, disk } => {
+                drive::set_extents(*disk, "superblock_extents", extents)
+            }
             Action::Write { path, text } => write_file(path, text),
             Action::Read { path } => {
                 let bytes = fs::read(path).map_err(|e| Failure::system(path, e))?;
@@ -131,8 +144,8 @@ impl Runner {
                 sleep_until_ns(now_ns().saturating_add(seconds_to_ns(*seconds)));
                 Ok(())
             }
-            Action::Mark { text } => drive::write("mark", text),
-            Action::Save {} => drive::write("save", "1"),
+            Action::Mark { text } => drive::mark(text),
+            Action::Save { disk } => drive::write(*disk, "save", "1"),
             Action::CheckStates { checks, answers } => check::run(checks, answers, line),
             Action::Shell { dir } => shell::run(dir),
             Action::Background { steps } => self.start_background(steps),

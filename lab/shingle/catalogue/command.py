@@ -29,7 +29,6 @@ from shingle.paths import ContentKey
 EXIT_LIMIT, EXIT_OURS, EXIT_NO_PROGRAM, EXIT_NOT_FOUND = 124, 125, 126, 127
 SETUP = "setup"
 STDOUT, STDERR = "command.stdout", "command.stderr"
-LATENCY = "/sys/block/shd0/shingle/latency"
 _PHASE_PROGRAM = "/run/bin/shingle-phase"
 _SCRIPTS = "/run/exec"
 _BROUGHT = "brought.tar"
@@ -45,6 +44,8 @@ _ENVIRONMENT = {
     "SHELL": "/bin/sh",
 }
 _HOSTNAME = "shingle"
+# With several disks only: mdadm makes the nodes of arrays itself.
+_OF_DISKS = {"MDADM_NO_UDEV": "1"}
 # What udev makes elsewhere, and programs expect.
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 # Where a command may write, and files go in and out.
@@ -84,6 +85,7 @@ class Command(workload.Plan):
     script: Brought | None = None
     # Whatever else runs then belongs to the file system.
     but: tuple[str, ...] = ()
+    disks: int = 1
 
     @property
     def prepares(self) -> bool:
@@ -104,7 +106,7 @@ class Command(workload.Plan):
 
     def steps(self) -> list[job.Step]:
         (name,) = self.names
-        env = {**_ENVIRONMENT, **self.environment}
+        env = {**_ENVIRONMENT, **(_OF_DISKS if self.disks > 1 else {}), **self.environment}
         clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
         phase = SETUP if self.prepares else None
         unpack = ("/bin/tar", "-x", "--no-overwrite-dir", "-C", "/", "-f", f"{job.OUT}/{_BROUGHT}")
@@ -114,15 +116,15 @@ class Command(workload.Plan):
             steps.append(told | {"cwd": job.MOUNT_POINT})
         if self.prepares:
             steps += [job.sync(phase=phase), job.drop_caches(), clean]
-        latency = job.read(LATENCY)
+        latencies = [job.read(latency_of(disk)) for disk in range(self.disks)]
         limit_s = self.limit_s
         return [
             *steps,
-            latency,
+            *latencies,
             job.command(self.argv, env=env, stdout=STDOUT, stderr=STDERR, limit_s=limit_s, phase=name),
             job.end_programs(but=self.but, phase=name),
             job.sync(phase=name),
-            latency,
+            *latencies,
             job.drop_caches(),
             clean,
             job.umount(phase=workload.UNMOUNT),
@@ -141,6 +143,11 @@ class Command(workload.Plan):
                 _add(archive, each)
 
 
+def latency_of(disk: int) -> str:
+    """The driver's file with how long requests took."""
+    return f"/sys/block/shd{disk}/shingle/latency"
+
+
 def plan(
     argv: Sequence[str],
     *,
@@ -152,6 +159,7 @@ def plan(
     taken: Sequence[str] = (),
     environment: Sequence[str] = (),
     but: Sequence[str] = (),
+    disks: int = 1,
 ) -> Command:
     """The command that these words of the command line mean; refuses, with the status of exec, what cannot work."""
     for word in (*argv, *(() if setup is None else (setup,)), *brought, *taken, *environment):
@@ -174,6 +182,7 @@ def plan(
         taken=_taken(taken),
         script=script,
         but=tuple(but),
+        disks=disks,
     )
 
 

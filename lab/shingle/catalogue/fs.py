@@ -308,6 +308,10 @@ _ALL = (
 FILE_SYSTEMS: dict[str, FileSystem] = {variant.name: variant for variant in _ALL}
 
 
+# As `exec` calls the disk itself.
+NONE = "none"
+
+
 def find(name: str) -> FileSystem:
     if name not in FILE_SYSTEMS:
         raise unknown_name("file system", name, FILE_SYSTEMS)
@@ -328,7 +332,10 @@ def mounted_with(variant: FileSystem, option: str) -> FileSystem:
 
 def without(name: str) -> FileSystem:
     """The disk itself: nothing is made on it, and a file system in memory is mounted, for there to be one."""
-    return FileSystem(name, "tmpfs", "no file system", ("/bin/true",), ("/bin/true", "--version"))
+    nothing = ("/bin/true",)
+    return FileSystem(
+        name, "tmpfs", "no file system", nothing, (*nothing, "--version"), min_capacity_bytes=0, zoned_mkfs=nothing
+    )
 
 
 def with_scheduler(variant: FileSystem, scheduler: str) -> FileSystem:

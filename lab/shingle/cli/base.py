@@ -40,7 +40,7 @@ def check_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise Failure(f"{folder}: {error.strerror}; expected a folder to draw into.", status=2) from None
+        raise Failure(f"{folder}: {error.strerror}; expected a folder to write into.", status=2) from None
 
 
 def comma_separated(names: str) -> list[str]:

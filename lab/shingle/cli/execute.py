@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,9 +14,10 @@ from shingle.build import build
 from shingle.catalogue import command as commands
 from shingle.catalogue import drive, workload
 from shingle.catalogue import fs as file_systems
-from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, err, examples, host_options, record_option
+from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, check_folder, err, examples, host_options, record_option
 from shingle.evidence import table
 from shingle.failure import Failure
+from shingle.machine import job
 from shingle.machine.progress import Terminal
 from shingle.runs import execute, record, run
 
@@ -54,12 +55,18 @@ class _Exec(click.Command):
         "exec -- git init tree",
         "exec --fs ext4-lazy --in src --setup 'cd src && git init -q .' --record x.jsonl -- git -C src add .",
         "exec --drive wd40efax --fs xfs --out result.txt -- ./mine.sh",
+        "exec --drive hc620 --drive wd40efax --fs none --trace traces -- ./two-disks.sh",
     ),
 )
 @click.option(
-    "--drive", "drive_names", multiple=True, type=DRIVE, help="As `./shingle drives` lists them; st8000as0002 if none."
-)
-@click.option("--fs", "fs_name", default="ext4", show_default=True, type=FILE_SYSTEMS)
+    "--drive", "drive_names", multiple=True, type=DRIVE,
+    help="As `./shingle drives` lists them; st8000as0002 if none. The file system is on the first; others are bare,"
+    " /dev/shd1 and so on.",
+)  # fmt: skip
+@click.option(
+    "--fs", "fs_name", default="ext4", show_default=True, type=FILE_SYSTEMS,
+    help="As `./shingle file-systems` lists them; none: /mnt is in memory, and /dev/shd0 a bare disk.",
+)  # fmt: skip
 @click.option("--in", "brought", multiple=True, metavar="HOST[:PLACE]", help="A file or folder to copy in before.")
 @click.option("--setup", metavar="CMD", help="A command of sh to run before, which is no part of the command's phases.")
 @click.option("--out", "taken", multiple=True, metavar="PLACE[:HOST]", help="A file or folder to copy out afterwards.")
@@ -68,7 +75,7 @@ class _Exec(click.Command):
 )
 @click.option("--name", help="Of the command's phase and workload, in records; its file's if not given.")
 @click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same bytes.")
-@click.option("--capacity-gib", type=click.IntRange(1), help="A smaller drive of the same kind.")
+@click.option("--capacity-gib", type=click.IntRange(1), help="Smaller drives of the same kinds.")
 @host_options
 @click.option(
     "--limit", "limit_s", type=click.FloatRange(0, min_open=True), default=_DAY_S, show_default=True,
@@ -77,6 +84,10 @@ class _Exec(click.Command):
 @click.option(
     "--spin-limit", "spin_limit_s", type=click.FloatRange(1), default=_SPIN_LIMIT_S, show_default=True,
     help="Seconds of this host's processor that a program may take without a system call.",
+)  # fmt: skip
+@click.option(
+    "--trace", "traces", type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for the trace of each disk, shd0.trace and so on.",
 )  # fmt: skip
 @record_option
 @click.argument("argv", metavar="-- CMD [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
@@ -92,6 +103,7 @@ def command(
     capacity_gib: int | None,
     limit_s: float,
     spin_limit_s: float,
+    traces: Path | None,
     record_file: Path | None,
     argv: tuple[str, ...],
     **host: int,
@@ -102,38 +114,60 @@ def command(
     begins another phase. Computing takes no virtual time.
     """
     with _of_exec():
-        if len(drive_names) > 1:
-            raise Failure("one --drive is all that a machine has; name one.")
-        profile = drive.find(drive_names[0] if drive_names else "st8000as0002")
-        variant = file_systems.find(fs_name)
-        capacity = drive.capacity_of(profile) if capacity_gib is None else capacity_gib * _GIB
-        run.check_can_live(variant, profile, capacity)
+        variant = file_systems.without(fs_name) if fs_name == file_systems.NONE else file_systems.find(fs_name)
+        profile, *others = _drives(drive_names, variant, capacity_gib)
+        capacity = _capacity(profile, capacity_gib)
         belongs = [Path(each).name for each in (*variant.daemon[:1], variant.server) if each is not None]
         plan = commands.plan(
             argv, seed=seed, limit_s=limit_s, setup=setup, name=name, brought=brought, taken=taken,
-            environment=environment, but=belongs,
+            environment=environment, but=belongs, disks=1 + len(others),
         )  # fmt: skip
         execute.check_room(plan, capacity)
         size = None if capacity_gib is None else capacity
-        wanted = run.Run(profile, variant, plan, capacity_bytes=size, **host)  # type: ignore[arg-type]
+        wanted = run.Run(
+            profile, variant, plan, capacity_bytes=size, others=tuple(others), **host,  # type: ignore[arg-type]
+        )  # fmt: skip
         run.check_memory([wanted])
+        if traces is not None:
+            check_folder(traces)
         if record_file is not None:
             record.check_target(record_file)
         with Terminal(err) as progress:
             built = build.everything(progress=progress)
-            drive.check(built.crates, profile)
+            for each in (profile, *others):
+                drive.check(built.crates, each)
             built = build.with_kernel(built, variant.kernel, progress=progress)
             formatted = run.prepared(built, wanted, progress)
+            run.prepared_others(built, wanted, progress)
         streams = sys.stdout.buffer, sys.stderr.buffer
-        done = execute.execute(built, wanted, plan, formatted, spin_limit_s=spin_limit_s, streams=streams)
+        done = execute.execute(
+            built, wanted, plan, formatted, spin_limit_s=spin_limit_s, streams=streams,
+            traces=None if traces is None else traces.resolve(),
+        )  # fmt: skip
         _report(done, record_file)
     sys.exit(done.status)
+
+
+def _capacity(profile: drive.Profile, gib: int | None) -> int:
+    return drive.capacity_of(profile) if gib is None else gib * _GIB
+
+
+def _drives(names: Sequence[str], variant: file_systems.FileSystem, gib: int | None) -> list[drive.Profile]:
+    """The drives of these names, the first of which takes the file system; refuses what cannot be."""
+    if len(names) > job.DISKS_MAX:
+        raise Failure(f"{len(names)} drives are too many; a machine has at most {job.DISKS_MAX}.")
+    found = [drive.find(name) for name in names or ("st8000as0002",)]
+    nothing = file_systems.without(file_systems.NONE)
+    for number, each in enumerate(found):
+        run.check_can_live(nothing if number else variant, each, _capacity(each, gib))
+    return found
 
 
 def _report(done: execute.Executed, record_file: Path | None) -> None:
     """What is not the command's goes to standard error; --quiet leaves out what is no trouble."""
     if done.records and not err.quiet:
         table.show(err, done.records, phases=[each for each in done.phases if each != workload.UNMOUNT])
+        table.show_disks(err, done.records)
         host_s = done.records[0]["host"]["run_s"]
         err.print(f"computing took no virtual time; the machine ran for {host_s:.1f} s of this host", soft_wrap=True)
     if record_file is not None and done.records:

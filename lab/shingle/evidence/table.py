@@ -182,6 +182,23 @@ def show(console: Console, records: Sequence[Record], *, phases: Sequence[str], 
         put(console, done, wide=wide)
 
 
+def show_disks(console: Console, records: Sequence[Record]) -> None:
+    """Prints what the disks beside the first did, a row for each in each phase; nothing if there is only one."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    for heading in ("phase", "disk", "drive"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("MiB\nwritten", "MiB\nread", "bands\ndirty", "bands\ncleaned", "cleaning\nafterwards"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for record in records:
+        for disk in record.get("disks", ()):
+            moved = (mib(disk["total_written_bytes"]), mib(disk["total_read_bytes"]))
+            bands = (count(disk["bands_dirty"]), count(disk["bands_cleaned"]), seconds(disk["cleaning_s"]))
+            table.add_row(record["phase"], disk["disk"], disk["drive"], *moved, *bands)
+    if table.row_count:
+        console.print()
+        put(console, table)
+
+
 def _show_narrow(console: Console, records: Sequence[Record], *, phases: Sequence[str]) -> None:
     settings = list(dict.fromkeys(setting(record) for record in records))
     for each in settings:

@@ -10,6 +10,7 @@ from pathlib import Path
 Step = dict[str, object]
 
 DEVICE = "/dev/shd0"
+DISKS_MAX = 16
 MOUNT_POINT = "/mnt"
 # Where the guest sees the run's folder.
 OUT = "/run/out"
@@ -108,8 +109,8 @@ def mark(text: str) -> Step:
     return {"do": "mark", "text": text}
 
 
-def save() -> Step:
-    return {"do": "save"}
+def save(*, disk: int = 0) -> Step:
+    return {"do": "save", **({"disk": disk} if disk else {})}
 
 
 def shell(*, directory: str) -> Step:
@@ -124,9 +125,10 @@ def stop_background() -> Step:
     return {"do": "stop_background"}
 
 
-def put(out: Path, steps: Sequence[Step]) -> None:
+def put(out: Path, steps: Sequence[Step], *, disks: int = 1) -> None:
     """Writes the job where the guest looks for it."""
-    (out / "job.json").write_text(json.dumps({"steps": list(steps)}, indent=1) + "\n")
+    told = {"steps": list(steps), **({"disks": disks} if disks > 1 else {})}
+    (out / "job.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def _in_phase(step: Step, phase: str | None) -> Step:

@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,16 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """A disk beside the first: its drive, and the files of it alone."""
+
+    drive: Path
+    save: Path | None = None
+    trace: Path | None = None
+    faults: Path | None = None
+
+
+@dataclass(frozen=True)
 class Boot:
     """Everything that decides what a run does. Equal boots give equal bytes."""
 
@@ -61,6 +71,8 @@ class Boot:
     trace: Path | None = None
     # A plan as `faults.compiled` writes it.
     faults: Path | None = None
+    # /dev/shd1 and so on.
+    others: tuple[Disk, ...] = ()
     seed: int = 1
     memory_mib: int = 1024
     call_ns: int = DEFAULT_CALL_NS
@@ -90,6 +102,11 @@ class StepResult:
     before: Counters
     after: Counters
     extra: Mapping[str, Any]
+
+    def as_counted_by(self, disk: str) -> StepResult:
+        """The same step, with the counters of another disk than the first (`shd1`)."""
+        others = self.extra["others"]
+        return replace(self, before=others["before"][disk], after=others["after"][disk])
 
 
 @dataclass(frozen=True)
@@ -130,9 +147,10 @@ def command_line(machine: Machine, boot: Boot, out: Path) -> list[str]:
         f"vcpu.name_ns={boot.name_ns}",
         f"shingle.out={out}",
     ]
-    for name, path in (("drive", boot.drive), ("save", boot.save), ("trace", boot.trace), ("faults", boot.faults)):
-        if path is not None:
-            arguments.append(f"shingle.{name}={path}")
+    for number, disk in enumerate((boot, *boot.others)):
+        for name in ("drive", "save", "trace", "faults"):
+            if (path := getattr(disk, name)) is not None:
+                arguments.append(f"shingle.{name}{number or ''}={path}")
     if boot.cut is not None:
         arguments.append(f"shingle.cut={boot.cut}")
     return [*arguments, *machine.arguments, *boot.kernel_arguments]
@@ -178,7 +196,7 @@ def run(
     `watch` gets each tick; `beside` is called again and again while the machine runs, and once after.
     """
     variables = environment(memory_folder(boot.memory_mib))
-    job.put(out, boot.steps)
+    job.put(out, boot.steps, disks=1 + len(boot.others))
     for file in boot.files:
         shutil.copy(file, out / file.name)
     console_log = out / "console.log"
@@ -256,7 +274,8 @@ def _judge(boot: Boot, out: Path, text: str, status: int, host_s: float, limit: 
         raise Failure("stopped before it was done.", status=130)
     results = read_results(out / "results.jsonl")
     # With a plan of faults, an error of the file system is an answer.
-    answers = () if boot.faults is None else (console.Trouble.FILE_SYSTEM_ERROR,)
+    plans = [boot.faults, *(disk.faults for disk in boot.others)]
+    answers = (console.Trouble.FILE_SYSTEM_ERROR,) if any(plans) else ()
     trouble = console.diagnose(text, (*boot.expected, *answers))
     detail = console.tail(text)
     if limit is not None:

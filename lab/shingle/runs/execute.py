@@ -54,14 +54,20 @@ def execute(
     *,
     spin_limit_s: float,
     streams: tuple[IO[bytes], IO[bytes]],
+    traces: Path | None = None,
 ) -> Executed:
-    """Runs the command and takes out of the machine what was asked for; `streams` get what it prints, as it comes."""
+    """Runs the command and takes out of the machine what was asked for; `streams` get what it prints, as it comes.
+
+    The folder `traces` gets the trace of each disk.
+    """
     with run_folder() as out:
         watch.about(out, wanted.label, drive.cache_limits(wanted.profile))
         plan.put(out, built.crates.guest)
         steps = run.steps_of(wanted, formatted.classes(), save=False)
         boot = run.boot_of(built, wanted, formatted, [*steps, *_copies(wanted, plan)], out)
         boot = replace(boot, spin_limit_s=spin_limit_s)
+        if traces is not None:
+            boot = _traced(boot, traces)
         names = (command.STDOUT, command.STDERR)
         printed = [_Stream(out / name, to) for name, to in zip(names, streams, strict=True)]
 
@@ -88,6 +94,12 @@ def execute(
         records[-2]["failed"] = end.failed
     status = end.status or (command.EXIT_OURS if missing else 0)
     return Executed(status, records, phases, tuple(said))
+
+
+def _traced(boot: machine.Boot, folder: Path) -> machine.Boot:
+    """The same, and each disk's trace goes to a file of its name."""
+    others = (replace(disk, trace=folder / f"shd{number}.trace") for number, disk in enumerate(boot.others, 1))
+    return replace(boot, trace=folder / "shd0.trace", others=tuple(others))
 
 
 class _Stream:
@@ -192,12 +204,12 @@ def _sliced(
     at = next(index for index, step in enumerate(steps) if step.do == "command")
     ran = steps[at]
     marks = ran.extra.get("marks", [])
-    readings = [index for index, step in enumerate(asked) if step.get("path") == command.LATENCY]
-    before, after = (_histograms(steps[index].extra["text"]) for index in readings)
+    readings = _readings(asked, 0)
     names = [name, *(mark["phase"] for mark in marks)]
     times = [ran.start_ns, *(mark["at_ns"] for mark in marks), steps[readings[1]].start_ns]
     counters = [ran.before, *(mark["counters"] for mark in marks), ran.after]
-    latencies = [before, *(_histograms(mark["latency"]) for mark in marks), after]
+    loads = _loads([steps[index] for index in readings], [mark["latency"] for mark in marks], times)
+    others = [_of_other(asked, steps, ran, disk, times) for disk in range(1, plan.disks)]
     parts = []
     for number, phase in enumerate(names):
         last = number == len(names) - 1
@@ -211,12 +223,52 @@ def _sliced(
                 status=0,
                 before=counters[number],
                 after=counters[number + 1],
-                extra={"load": _load(latencies[number], latencies[number + 1], times[number + 1] - times[number])},
+                extra={"load": loads[number], **_merged([each[number] for each in others])},
             )
         )
     rest = [replace(step, phase=names[-1]) if step.phase == name else step for step in steps[at + 1 :]]
     setup = (command.SETUP,) if plan.prepares else ()
     return [*steps[:at], *parts, *rest], (run.MOUNT, *setup, *names, workload.UNMOUNT)
+
+
+def _readings(asked: Sequence[job.Step], disk: int) -> list[int]:
+    """The two steps that read a disk's latencies, before the command and after it."""
+    path = command.latency_of(disk)
+    return [index for index, step in enumerate(asked) if step.get("path") == path]
+
+
+def _of_other(
+    asked: Sequence[job.Step], steps: Sequence[StepResult], ran: StepResult, disk: int, times: Sequence[int]
+) -> list[dict[str, Any]]:
+    """What another disk than the first counted in each part: its name, counters before and after, load."""
+    name = f"shd{disk}"
+    marks = [mark["others"][name] for mark in ran.extra.get("marks", [])]
+    whole = ran.as_counted_by(name)
+    counters = [whole.before, *(mark["counters"] for mark in marks), whole.after]
+    readings = [steps[index] for index in _readings(asked, disk)]
+    loads = _loads(readings, [mark["latency"] for mark in marks], times)
+    return [
+        {"disk": name, "before": counters[number], "after": counters[number + 1], "load": load}
+        for number, load in enumerate(loads)
+    ]
+
+
+def _merged(others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What other disks counted in one part, as a step has it; nothing without such disks."""
+    if not others:
+        return {}
+    counted = {when: {each["disk"]: each[when] for each in others} for when in ("before", "after")}
+    return {"others": counted, "loads": {each["disk"]: each["load"] for each in others}}
+
+
+def _loads(readings: Sequence[StepResult], marked: Sequence[str], times: Sequence[int]) -> list[dict[str, Any]]:
+    """A disk's load in each part of the command: between its two readings, and the marks."""
+    before, after = (_histograms(step.extra["text"]) for step in readings)
+    latencies = [before, *map(_histograms, marked), after]
+    return [
+        _load(latencies[number], latencies[number + 1], end - begin)
+        for number, (begin, end) in enumerate(itertools.pairwise(times))
+    ]
 
 
 def _histograms(text: str) -> dict[str, Histogram]:

@@ -51,14 +51,41 @@ def of_run(
     common: Mapping[str, Any],
     host: Mapping[str, Any],
     failed: str | None = None,
+    others: Sequence[str] = (),
 ) -> list[Record]:
-    """The records of a run's phases, in order; if its last step `failed`, of those up to it."""
-    if failed is None:
-        return [_of_phase(name, steps, variant, common, host) for name in phases]
-    reached = phases[: phases.index(steps[-1].phase or "") + 1]
+    """The records of a run's phases, in order; if its last step `failed`, of those up to it.
+
+    `others` are the drives behind /dev/shd1 and so on.
+    """
+    reached = phases if failed is None else phases[: phases.index(steps[-1].phase or "") + 1]
     records = [_of_phase(name, steps, variant, common, host) for name in reached]
-    records[-1]["failed"] = failed
+    if others:
+        for each in records:
+            named = enumerate(others, 1)
+            each["disks"] = [_of_disk(f"shd{number}", drive, each["phase"], steps) for number, drive in named]
+    if failed is not None:
+        records[-1]["failed"] = failed
     return records
+
+
+def _of_disk(disk: str, drive: str, phase: str, steps: Sequence[StepResult]) -> dict[str, Any]:
+    """What a record says of a disk beside the first."""
+    own = [index for index, step in enumerate(steps) if step.phase == phase]
+    first, last, settled = steps[own[0]], steps[own[-1]], _settled(steps, own[-1])
+    begin, end, after = (each.as_counted_by(disk) for each in (first, last, settled))
+    sums = counter_changes(begin.before, after.after)
+    loads = [steps[index].extra["loads"][disk] for index in own if "loads" in steps[index].extra]
+    return {
+        "disk": disk,
+        "drive": drive,
+        "total_written_bytes": sums.get("written_bytes", 0),
+        "total_read_bytes": sum(sums.get(f"{each}_read_bytes", 0) for each in CLASSES),
+        "bands_dirty": end.after.get("bands_dirty", 0),
+        "bands_cleaned": sums.get("bands_cleaned", 0),
+        "cleaning_s": _seconds(max(0, after.after.get("clean_at_ns", 0) - last.end_ns)),
+        "counters": sums,
+        "load": loads[0] if loads else None,
+    }
 
 
 def _of_phase(

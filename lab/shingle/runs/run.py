@@ -78,6 +78,8 @@ class Run:
     age: Age | None = None
     # A plan of faults, as TOML (docs/reference/faults.md).
     faults: Path | None = None
+    # Disks beside the first, on which nothing is made.
+    others: tuple[Profile, ...] = ()
     # A workload that the file system does not bring to its end is a result: the record says why.
     may_fail: bool = False
     # What the console may show: it is a result, too.
@@ -115,6 +117,7 @@ class Run:
                 "scales": dict(self.plan.scales),
                 **({"latency": True} if self.plan.latency else {}),
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
+                **({"other_drives": [each.name for each in self.others]} if self.others else {}),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
                 **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
                 **({"command": self.plan.told} if self.plan.told else {}),
@@ -223,6 +226,7 @@ def boot_of(
         drive=formatted.file,
         faults=None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults"),
         files=(*run.variant.files(built.crates), *run.plan.files()),
+        others=tuple(machine.Disk(each.file) for each in prepared_others(built, run)),
         seed=run.plan.seed,
         kernel_arguments=run.kernel_arguments,
         **run.host(),
@@ -249,6 +253,7 @@ def records_of(
         common=_common(built, run, formatted),
         host=_host(run_s),
         failed=failed,
+        others=[each.name for each in run.others],
     )
     for each in records:
         record.check(each)
@@ -270,6 +275,7 @@ def _common(built: build.Built, run: Run, formatted: FormattedDrive) -> dict[str
             "profile": content(run.profile.path),
             "mkfs": formatted.mkfs_version,
             "formatted": formatted.key,
+            **{f"profile.shd{number}": content(each.path) for number, each in enumerate(run.others, 1)},
         },
     }
 
@@ -402,6 +408,17 @@ def prepared(built: build.Built, run: Run, progress: Progress) -> FormattedDrive
     return drive.formatted(
         built, run.profile, run.variant, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
     )
+
+
+def prepared_others(built: build.Built, run: Run, progress: Progress = SILENT) -> list[FormattedDrive]:
+    """The drives beside the first, on which nothing is."""
+    nothing = file_systems.without(file_systems.NONE)
+    return [
+        drive.formatted(
+            built, profile, nothing, seed=run.plan.seed, capacity_bytes=run.capacity_bytes, progress=progress
+        )
+        for profile in run.others
+    ]
 
 
 def _prepare_all(built: build.Built, runs: Sequence[Run], progress: Progress) -> None:
