@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Overwrites random 4 KiB of a file, each synced, ten a second, until a file appears; then says how that went.
 
-    overwrite.py FILE STOP
+overwrite.py FILE STOP
 """
 
 import os
 import random
 import sys
 import time
+from pathlib import Path
 
 RATE = 10
 BLOCK = 4096
@@ -21,7 +22,7 @@ def main() -> int:
     blocks = os.fstat(fd).st_size // BLOCK
     errors = 0
     began = time.monotonic()
-    while not os.path.exists(stop):
+    while not Path(stop).exists():
         before = time.monotonic()
         try:
             os.pwrite(fd, bytes(BLOCK), chance.randrange(blocks) * BLOCK)

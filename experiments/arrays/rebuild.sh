@@ -3,7 +3,7 @@
 #
 # An array of four disks loses one and rebuilds on a fifth, idle or below a load:
 #
-#     rebuild.sh LEVEL MEMBER_GIB idle|load [io_timeout in ms]
+#     exec --fs none --in overwrite.py:/tmp/overwrite.py -- rebuild.sh LEVEL MEMBER_GIB idle|load [io_timeout in ms]
 #
 # The last line says how it ended. Phases: fill, rebuild.
 set -eu
@@ -31,11 +31,13 @@ mdadm --quiet $md --fail /dev/shd3 --remove /dev/shd3
 shingle-phase rebuild
 mdadm --quiet $md --add /dev/shd4
 if [ "$load" = load ]; then
-	python3 -I "$(dirname "$0")/overwrite.py" /tmp/array/file /tmp/stop >/tmp/load.txt &
+	python3 -I /tmp/overwrite.py /tmp/array/file /tmp/stop >/tmp/load.txt &
 fi
 began=$(cut -d ' ' -f 1 /proc/uptime)
+# The kernel's thread begins a little later.
+sleep 5
 while grep -q -e recovery -e resync /proc/mdstat; do
-	sleep 5
+	sleep 1
 done
 ended=$(cut -d ' ' -f 1 /proc/uptime)
 touch /tmp/stop
