@@ -1652,12 +1652,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tidy(arguments: list[str]) -> int:
     """A program of its own, which is killed without harm at any instant: its signals are not ours."""
-    for folder in (Path(__file__).resolve().parent, Path("/usr/lib/ext4lazy")):
+    for folder in (Path(__file__).resolve().parent, Path("/usr/libexec/ext4lazy")):
         if (program := folder / "tidy.py").exists():
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, "-I", str(program), *arguments])
-    sys.stderr.write("ext4lazy: /usr/lib/ext4lazy/tidy.py is missing: the package ext4lazy-tools has it.\n")
+    sys.stderr.write("ext4lazy: /usr/libexec/ext4lazy/tidy.py is missing: the package ext4lazy-tools has it.\n")
     return 8
 
 

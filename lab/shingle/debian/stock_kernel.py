@@ -384,7 +384,7 @@ def guest(
         take_module(chosen, name, modules)
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copy(chosen.modules / name, modules / name)
-    for part in ("usr/sbin", "usr/lib/ext4lazy"):
+    for part in ("usr/sbin", "usr/libexec/ext4lazy"):
         shutil.copytree(built.root / part, root / part, dirs_exist_ok=True)
     (modules / "updates").mkdir()
     shutil.copy(built.ko, modules / "updates" / built.ko.name)
@@ -395,7 +395,7 @@ def guest(
     shutil.copy("/bin/busybox", root / "bin/busybox")
     # Not busybox, whose shell takes its own mount for the system's.
     (root / "bin/sh").symlink_to("dash")
-    for tool in (built.root / "usr/sbin/ext4lazy", built.root / "usr/lib/ext4lazy/tidy.py", *python):
+    for tool in (built.root / "usr/sbin/ext4lazy", built.root / "usr/libexec/ext4lazy/tidy.py", *python):
         take_python(tool, root)
     (root / "init").write_text(INIT.replace("MODULES", "virtio_blk loop dm-snapshot"))
     (root / "init").chmod(0o755)
