@@ -918,7 +918,10 @@ static void __init load_faults(struct shingle_dev *shd)
 		     faults, why);
 }
 
-/* Files of a drive that is not there, or a hole in the numbers, are mistakes. */
+/*
+ * A hole in the numbers, or files of a drive that is not there, are mistakes;
+ * but a machine without any drive lets those of the first be named.
+ */
 static void __init count_drives(void)
 {
 	unsigned int i;
@@ -929,7 +932,7 @@ static void __init count_drives(void)
 	}
 	while (drives_nr < SHINGLE_DRIVES && files[drives_nr].drive)
 		drives_nr++;
-	for (i = drives_nr; i < SHINGLE_DRIVES; i++) {
+	for (i = max(drives_nr, 1U); i < SHINGLE_DRIVES; i++) {
 		const struct shingle_files *f = &files[i];
 		const char *name = f->drive ? "drive" : f->save ? "save" :
 				   f->trace ? "trace" :
