@@ -44,7 +44,7 @@ touch /tmp/stop
 wait
 said=rebuilt
 grep -q '\[UUUU\]' /proc/mdstat || said='lost a disk'
-resets=$(cat /sys/block/shd[0-4]/shingle/resets | tr '\n' ' ')
+resets=$(cat /sys/block/shd[0-4]/shingle/counters | sed 's/.*"resets":\([0-9]*\).*/\1/' | tr '\n' ' ')
 echo "$said after $(echo "$began $ended" | awk '{ printf "%.0f", $2 - $1 }') s, resets $resets"
 [ "$load" = idle ] || cat /tmp/load.txt
 umount /tmp/array

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A request that takes too long: the host resets the link, tries again, and gives up, as the SCSI layer does."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def written(
     steps = [
         *before,
         job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}"], stdout="said.txt"),
-        job.read("/sys/block/shd0/shingle/resets"),
+        job.read("/sys/block/shd0/shingle/counters"),
     ]
     booted = bench.boot(
         steps, drive=bench.empty(), files=(program, *more), expected=tuple(Trouble),
@@ -50,7 +51,7 @@ def written(
     )  # fmt: skip
     first, held = booted.text("said.txt").splitlines()
     said, _, seconds = first.rpartition(" ")
-    return said, float(seconds), held, int(str(booted.outcome.steps[-1].extra["text"])), booted
+    return said, float(seconds), held, json.loads(str(booted.outcome.steps[-1].extra["text"]))["resets"], booted
 
 
 def test_a_write_that_takes_too_long_is_sent_again(bench: Bench) -> None:

@@ -54,6 +54,8 @@ pub struct Counters {
     pub trace_lost: u64,
     /// Faults of the plan that happened.
     pub faults: u64,
+    /// Resets of the link by the host, because a request took too long.
+    pub resets: u64,
     /// How long requests took.
     pub latencies: Latencies,
 }
@@ -127,7 +129,7 @@ impl Counters {
         traffic.requests += 1;
     }
 
-    fn numbers(&self, snapshot: &Snapshot) -> [(&'static str, u64); 27] {
+    fn numbers(&self, snapshot: &Snapshot) -> [(&'static str, u64); 28] {
         [
             ("flushes", self.flushes),
             ("seeks", snapshot.seeks),
@@ -155,6 +157,7 @@ impl Counters {
             ("clean", u64::from(snapshot.clean)),
             ("trace_lost", self.trace_lost),
             ("faults", self.faults),
+            ("resets", self.resets),
             ("read_requests", self.read.iter().map(|t| t.requests).sum()),
             (
                 "written_requests",

@@ -273,6 +273,8 @@ def _drive(run: Watched, tick: Tick) -> Table:
     table.add_row("streams", f"{streams[0]} streaming", f"{streams[1]} candidates")
     volatile = _number(counters, "volatile_bytes")
     table.add_row("buffer", f"{volatile / _MIB:,.1f} MiB", "acknowledged, not on the medium")
+    if _number(counters, "resets"):
+        table.add_row("resets", f"{_number(counters, 'resets'):,}", "of the link: a request took too long")
     if _number(counters, "faults"):
         table.add_row("faults", f"{_number(counters, 'faults'):,}", "of the plan, so far")
     return table

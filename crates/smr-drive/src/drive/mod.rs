@@ -420,6 +420,7 @@ impl Drive {
     /// on, and what is in the buffer stays there.
     pub fn reset(&mut self, now_ns: u64) {
         self.run(now_ns);
+        self.counters.resets += 1;
         self.staging = Staging::default();
         self.reads.clear();
         self.writes.clear();

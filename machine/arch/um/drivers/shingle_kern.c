@@ -180,7 +180,6 @@ static struct shingle_dev {
 	struct shingle_drive	*drive;		/* [model_lock] */
 	struct request		*request[MAX_TAGS]; /* [model_lock] in the drive */
 	struct hrtimer		timer;		/* [model_lock] next_event() */
-	u32			resets;		/* [model_lock] of the link */
 	struct shingle_geometry	geometry;	/* constant */
 	struct blk_mq_tag_set	tag_set;
 	struct gendisk		*disk;
@@ -575,7 +574,6 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 	pr_warn("%s: %s at sector %llu took longer than %u s: the link is reset\n",
 		shd->disk->disk_name, blk_op_str(req_op(rq)),
 		(u64)blk_rq_pos(rq), rq->timeout / HZ);
-	shd->resets++;
 	for (tag = 0; tag < MAX_TAGS; tag++)
 		if (shd->request[tag])
 			retry(shd, shd->request[tag]);
@@ -727,13 +725,6 @@ static ssize_t clean_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(clean);
 
-static ssize_t resets_show(struct device *dev, struct device_attribute *attr,
-			   char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(to_shd(dev)->resets));
-}
-static DEVICE_ATTR_RO(resets);
-
 static ssize_t set_class(struct shingle_dev *shd, const char *buf, size_t count,
 			 u32 class)
 {
@@ -876,7 +867,6 @@ static struct bin_attribute *shingle_bin_attrs[] = {
 static struct attribute *shingle_attrs[] = {
 	&dev_attr_counters.attr,
 	&dev_attr_clean.attr,
-	&dev_attr_resets.attr,
 	&dev_attr_journal_extents.attr,
 	&dev_attr_superblock_extents.attr,
 	&dev_attr_mark.attr,
