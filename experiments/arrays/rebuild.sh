@@ -3,7 +3,7 @@
 #
 # An array of four disks loses one and rebuilds on a fifth, idle or below a load:
 #
-#     exec --fs none --in overwrite.py:/tmp/overwrite.py -- rebuild.sh LEVEL MEMBER_GIB idle|load [io_timeout in ms]
+#     exec --fs none --in lab/in_machine/overwrite.py:/tmp/overwrite.py -- rebuild.sh LEVEL MEMBER_GIB idle|load [io_timeout in ms]
 #
 # The last line says how it ended. Phases: fill, rebuild.
 set -eu
