@@ -46,7 +46,7 @@ CHECKPATCH = (
         "BUFFER_FNS() makes buffer_newest() of it, as of its others",
     ),
     Known("fs/ext4/lazy.c", "CHECK:MACRO_ARG_REUSE: .*'_name'", "names a sysfs attribute; a token, no expression"),
-    Known("fs/ext4/ext4.h", "CHECK:(AVOID_EXTERNS|BIT_MACRO):", "ext4.h declares and numbers all like this"),
+    Known("fs/ext4/*.[ch]", "CHECK:(AVOID_EXTERNS|BIT_MACRO):", "ext4.h declares and numbers all like this"),
     Known("fs/ext4/*.c", "CHECK:MULTIPLE_ASSIGNMENTS:", "how all of ext4 and fs/buffer.c walk the buffers of a page"),
     Known(
         "fs/ext4/*",
