@@ -34,7 +34,7 @@ RULE = '[[slow]]\nrequests = "write"\nlatency_ms = {latency_ms}\ntimes = {times}
 
 
 def written(
-    bench: Bench, rule: str, *before: job.Step, more: tuple[Path, ...] = ()
+    bench: Bench, rule: str, *before: job.Step, more: tuple[Path, ...] = (), profile: str = "st8000as0002"
 ) -> tuple[str, float, str, int, Booted]:
     """What the program was told, after how long, what is on the disk then, and how often the link was reset."""
     source, program = bench.folder / "plan.toml", bench.folder / "write.py"
@@ -46,7 +46,7 @@ def written(
         job.read("/sys/block/shd0/shingle/counters"),
     ]
     booted = bench.boot(
-        steps, drive=bench.empty(), files=(program, *more), expected=tuple(Trouble),
+        steps, drive=bench.empty(profile=profile), files=(program, *more), expected=tuple(Trouble),
         faults=faults.compiled(bench.built.crates, source, bench.folder / "plan"),
     )  # fmt: skip
     first, held = booted.text("said.txt").splitlines()
@@ -72,6 +72,12 @@ def test_after_six_times_it_is_given_up(bench: Bench) -> None:
 def test_more_patience_needs_no_reset(bench: Bench) -> None:
     patient = job.write("/sys/block/shd0/queue/io_timeout", "180000")
     said, seconds, held, resets, _ = written(bench, RULE.format(latency_ms=70_000, times=2), patient)
+    assert (said, held, resets) == ("written", "b'7'", 0)
+    assert 70 <= seconds < 71
+
+
+def test_a_disk_with_zones_has_all_the_time_it_wants(bench: Bench) -> None:
+    said, seconds, held, resets, _ = written(bench, RULE.format(latency_ms=70_000, times=1), profile="safs5000ha")
     assert (said, held, resets) == ("written", "b'7'", 0)
     assert 70 <= seconds < 71
 

@@ -58,7 +58,7 @@ pub trait AnyDrive {
     fn set_state(&mut self, _state: u32) -> bool {
         false
     }
-    /// The link is reset: all requests are forgotten. False: this drive knows no reset.
+    /// The link is reset: all requests are forgotten. False: this drive knows no reset, and nothing happened.
     fn reset(&mut self, _now_ns: u64) -> bool {
         false
     }
@@ -135,8 +135,7 @@ impl AnyDrive for Drive {
         Drive::set_class(self, class, ranges);
     }
     fn reset(&mut self, now_ns: u64) -> bool {
-        Drive::reset(self, now_ns);
-        true
+        Drive::reset(self, now_ns)
     }
     fn power_cut(&mut self, now_ns: u64) {
         Drive::power_cut(self, now_ns);

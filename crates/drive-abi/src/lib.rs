@@ -481,7 +481,8 @@ pub unsafe extern "C" fn shingle_drive_trace_take(
     drive.0.trace_take(buf) as u32
 }
 
-/// The link is reset: the drive forgets every request, and keeps what is in its buffer. 0, or -EOPNOTSUPP of a crash drive.
+/// The link is reset: the drive forgets every request, and keeps what is in its buffer. 0, or -EOPNOTSUPP of
+/// a crash drive and of one with zones.
 ///
 /// # Safety
 /// `drive` is one.

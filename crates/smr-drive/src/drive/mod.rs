@@ -19,7 +19,7 @@ use crate::faults::Faults;
 use crate::file::{self, Opened};
 use crate::mechanics::arm::Arm;
 use crate::mechanics::read_ahead::ReadAhead;
-use crate::profile::Profile;
+use crate::profile::{Profile, Translation};
 use crate::request::{Class, Completion, Op, Outcome, Refusal, Request, FLAG_FAILED, FLAG_META};
 use crate::state::State;
 use crate::trace::{Record, Trace, Where};
@@ -404,30 +404,26 @@ impl Drive {
         self.translation.power_cut(&volatile);
         self.land_survivors(now_ns, survivors);
         self.read_ahead = ReadAhead::new(&self.state.profile.mechanics);
-        self.staging = Staging::default();
-        self.reads.clear();
-        self.writes.clear();
-        self.waiters.clear();
-        self.commands.clear();
-        self.held.clear();
-        self.done.clear();
+        self.forget_requests();
         self.work = None;
         self.wake_ns = None;
         self.dispatch(now_ns);
     }
 
     /// The host resets the link, as it does when a request takes too long. All requests are forgotten. What the arm does goes
-    /// on, and what is in the buffer stays there.
-    pub fn reset(&mut self, now_ns: u64) {
+    /// on, and what is in the buffer stays there. False: a drive with zones knows no reset, because its write pointers count
+    /// writes that wait, too, and would refuse them when they are sent again.
+    pub fn reset(&mut self, now_ns: u64) -> bool {
+        let zoned = matches!(
+            self.state.profile.translation,
+            Translation::HostAware(_) | Translation::HostManaged(_) | Translation::Enforcing(_)
+        );
+        if zoned {
+            return false;
+        }
         self.run(now_ns);
         self.counters.resets += 1;
-        self.staging = Staging::default();
-        self.reads.clear();
-        self.writes.clear();
-        self.waiters.clear();
-        self.commands.clear();
-        self.held.clear();
-        self.done.clear();
+        self.forget_requests();
         if let Some((_, Work::Read { pending, .. } | Work::Command { pending, .. })) =
             &mut self.work
         {
@@ -435,6 +431,18 @@ impl Drive {
         }
         self.idle_since_ns = Some(now_ns);
         self.dispatch(now_ns);
+        true
+    }
+
+    /// All but what the arm is at.
+    fn forget_requests(&mut self) {
+        self.staging = Staging::default();
+        self.reads.clear();
+        self.writes.clear();
+        self.waiters.clear();
+        self.commands.clear();
+        self.held.clear();
+        self.done.clear();
     }
 
     /// Cleans all bands without any time: for drives prepared ahead of an experiment. What is volatile becomes durable.

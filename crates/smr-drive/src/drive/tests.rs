@@ -417,7 +417,7 @@ fn a_reset_forgets_requests_and_keeps_the_buffer() {
     drive.put(1, 0, &[7; 4096]).unwrap();
     drive.submit(0, write).unwrap();
     drive.submit(0, request(6, Op::Flush, 0, 0)).unwrap();
-    drive.reset(1_000);
+    assert!(drive.reset(1_000));
     // All tags are free again, whatever the arm is still at.
     let depth = u64::from(drive.profile().interface.queue_depth);
     for tag in 0..depth {
@@ -439,4 +439,20 @@ fn a_reset_forgets_requests_and_keeps_the_buffer() {
     drive.power_cut(now_ns + 1_000_000_000);
     drive.get(80_000, &mut data).unwrap();
     assert_eq!(data, [7; 4096]);
+}
+
+#[test]
+fn a_drive_with_zones_knows_no_reset() {
+    let zone = sample::host_managed(BYTES, 4096);
+    for profile in [zone, sample::enforcing(BYTES, 4096)] {
+        let mut drive = used(profile);
+        drive.submit(0, request(1, Op::Read, 0, 8)).unwrap();
+        assert!(!drive.reset(1_000));
+        assert_eq!(drive.counters().resets, 0);
+        let mut ended = 0;
+        while let Some(now_ns) = drive.next_event().filter(|_| ended == 0) {
+            ended = drive.advance(now_ns, 1, |done| assert_eq!(done.tag, 1));
+        }
+        assert_eq!(ended, 1, "the request goes on");
+    }
 }

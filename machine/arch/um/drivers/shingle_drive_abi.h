@@ -173,7 +173,7 @@ shingle_u32 shingle_drive_trace_take(struct shingle_drive *drive, void *buf,
 /*
  * The link is reset, as after a request that took too long: every request is
  * forgotten, and may be submitted again. What is in the drive's buffer stays.
- * 0, or -EOPNOTSUPP of a crash drive.
+ * 0, or -EOPNOTSUPP of a crash drive and of one with zones: nothing happened.
  */
 shingle_s32 shingle_drive_reset(struct shingle_drive *drive, shingle_u64 now_ns);
 

@@ -567,7 +567,9 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 		spin_unlock_irqrestore(&model_lock, flags);
 		return BLK_EH_DONE;
 	}
+	/* A drive with zones has all the time it wants: see Drive::reset(). */
 	if (shingle_drive_reset(shd->drive, now_ns)) {
+		arm(shd);
 		spin_unlock_irqrestore(&model_lock, flags);
 		return BLK_EH_RESET_TIMER;
 	}
