@@ -1,12 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# An array of four disks loses one and rebuilds on a fifth, idle or below a load:
+# An array of four disks loses one and rebuilds on a fifth, idle or under load:
 #
 #     exec --fs none --in lab/in_machine/overwrite.py:/tmp/overwrite.py -- rebuild.sh LEVEL MEMBER_GIB idle|load [io_timeout in ms]
 #
 # The last line says how it ended. Phases: fill, rebuild.
 set -eu
+case $#:${3-} in
+[34]:idle | [34]:load) ;;
+*)
+	echo "rebuild.sh: expected LEVEL MEMBER_GIB idle|load [io_timeout in ms], got: $*" >&2
+	exit 2
+	;;
+esac
 level=$1 gib=$2 load=$3 timeout=${4:-30000}
 md=/dev/md0
 

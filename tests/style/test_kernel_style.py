@@ -54,6 +54,7 @@ COMPILED = (
         "fs/ext4/super.c", r"context imbalance in '(__ext4_grp_locked_error|ext4_check_descriptors)'", "stock has it"
     ),
     Known("fs/ext4/*alloc.c", "context imbalance in ", "stock has it, of ext4_lock_group()"),
+    Known("include/linux/spinlock.h", "context imbalance in 'ext4_free_data_in_buddy'", "the same, unchanged by us"),
     Known("include/trace/events/jbd2.h", "restricted blk_opf_t", "stock has it"),
 )
 
