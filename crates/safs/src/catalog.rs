@@ -125,7 +125,7 @@ impl Catalog {
         let newest = in_overlay.into_iter().find(|(_, value)| value.is_some());
         let newest = newest.map(|(key, value)| Cell {
             key: key.clone(),
-            value: value.clone().unwrap_or_default(),
+            value: value.as_deref().unwrap_or_default().into(),
         });
         let mut high = high.clone();
         loop {
@@ -190,7 +190,7 @@ impl Catalog {
         let (mut lost, mut reached) = (Vec::new(), BTreeSet::new());
         let root = self.root.map(|pointer| LostNode {
             pointer,
-            from: Key(Vec::new()),
+            from: Key::default(),
             to: None,
         });
         let mut waiting: Vec<LostNode> = root.into_iter().collect();
@@ -295,7 +295,7 @@ impl Catalog {
         let zones = self.nodes.victims(self.nodes_needed());
         let root = self.root.filter(|_| !zones.is_empty());
         let mut waiting: Vec<(Pointer, Key)> = root
-            .map(|root| (root, Key(Vec::new())))
+            .map(|root| (root, Key::default()))
             .into_iter()
             .collect();
         while let Some((pointer, key)) = waiting.pop() {
@@ -348,7 +348,7 @@ impl Catalog {
 }
 
 fn some(key: &Key, value: &Option<Vec<u8>>) -> Option<Cell> {
-    let value = value.clone()?;
+    let value = value.as_deref()?.into();
     Some(Cell {
         key: key.clone(),
         value,

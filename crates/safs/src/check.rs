@@ -101,7 +101,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let mut links = BTreeMap::from([(ROOT_INO, Links::default())]);
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let mut from = Key::inode(Ino(0));
-        let behind = Key(vec![0xff; 10]);
+        let behind = Key::last();
         let mut keys = 0;
         loop {
             let cells = self
@@ -360,7 +360,7 @@ impl<D: ZonedDevice> FileSystem<D> {
         let Some(root) = self.catalog.root() else {
             return Ok(());
         };
-        let mut waiting = vec![(root, Key(Vec::new()))];
+        let mut waiting = vec![(root, Key::default())];
         let mut used = Vec::new();
         while let Some((pointer, key)) = waiting.pop() {
             report.nodes += 1;

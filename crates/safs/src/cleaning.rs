@@ -249,7 +249,10 @@ impl<D: ZonedDevice> FileSystem<D> {
         let Some(value) = self.get(&key)? else {
             return Ok(None);
         };
-        let (_, extent) = crate::fs::extent_of(&Cell { key, value })?;
+        let (_, extent) = crate::fs::extent_of(&Cell {
+            key,
+            value: value.into(),
+        })?;
         Ok(Some(extent))
     }
 

@@ -205,11 +205,11 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Every key of the catalog with its value, in order.
     pub fn each_key(&mut self, mut act: impl FnMut(&Key, &[u8])) -> Result {
-        let mut from = Key(Vec::new());
+        let mut from = Key::default();
         loop {
             let cells = self
                 .catalog
-                .scan(&mut self.disk, &from, &Key(vec![0xff; 10]), 1024)?;
+                .scan(&mut self.disk, &from, &Key::last(), 1024)?;
             let Some(last) = cells.last() else {
                 return Ok(());
             };

@@ -471,7 +471,7 @@ mod tests {
             let mut parent = fs.inode(directory).unwrap();
             parent.children = 50;
             fs.inodes += 3;
-            let unknown = Key([files[1].0.to_be_bytes().as_slice(), &[77]].concat());
+            let unknown = Key([files[1].0.to_be_bytes().as_slice(), &[77]].concat().into());
             fs.change(vec![
                 Change::Put(Key::inode(files[0]), inode.encode()),
                 Change::Put(Key::inode(directory), parent.encode()),

@@ -86,7 +86,7 @@ impl<D: ZonedDevice> FileSystem<D> {
             match nodes.unled(&mut self.disk, at) {
                 Some(node) if node.level == 0 => {
                     for cell in node.cells {
-                        found.add(0, cell.key, Some(cell.value));
+                        found.add(0, cell.key, Some(cell.value.into_vec()));
                     }
                 }
                 Some(_) => {}

@@ -37,7 +37,9 @@ pub fn get<D: ZonedDevice>(
     key: &Key,
 ) -> Result<Option<Vec<u8>>> {
     let found = floor(nodes, disk, root, key)?;
-    Ok(found.filter(|cell| cell.key == *key).map(|cell| cell.value))
+    Ok(found
+        .filter(|cell| cell.key == *key)
+        .map(|cell| cell.value.into_vec()))
 }
 
 /// The last cell that is not behind `key`.
@@ -241,7 +243,7 @@ fn merged(cells: &[Cell], changes: &[Change]) -> Vec<Cell> {
         };
         old.next_if(|cell| cell.key == **key);
         if let Some(value) = value {
-            let (key, value) = ((*key).clone(), value.clone());
+            let (key, value) = ((*key).clone(), value.as_slice().into());
             out.push(Cell { key, value });
         }
     }
@@ -255,10 +257,12 @@ fn pack(nodes: &mut NodeStore, cells: Vec<Cell>, level: u8, root_seq: u64) -> Re
     let pieces = total.div_ceil(NODE_CELLS_BYTES);
     let mut leading = Vec::with_capacity(pieces);
     let share = total / pieces.max(1);
-    let (mut piece, mut bytes) = (Vec::new(), 0);
+    let count = cells.len() / pieces.max(1) + 1;
+    let (mut piece, mut bytes) = (Vec::with_capacity(count), 0);
     for cell in cells {
         if bytes > 0 && (bytes >= share || bytes + cell.bytes() > NODE_CELLS_BYTES) {
-            leading.push(lead(nodes, std::mem::take(&mut piece), level, root_seq)?);
+            let full = std::mem::replace(&mut piece, Vec::with_capacity(count));
+            leading.push(lead(nodes, full, level, root_seq)?);
             bytes = 0;
         }
         bytes += cell.bytes();
@@ -273,6 +277,6 @@ fn pack(nodes: &mut NodeStore, cells: Vec<Cell>, level: u8, root_seq: u64) -> Re
 fn lead(nodes: &mut NodeStore, cells: Vec<Cell>, level: u8, root_seq: u64) -> Result<Cell> {
     let key = cells[0].key.clone();
     let pointer = nodes.add(Node { level, cells }, root_seq)?;
-    let value = pointer.encode().to_vec();
+    let value = pointer.encode().as_slice().into();
     Ok(Cell { key, value })
 }

@@ -4,8 +4,8 @@
 use super::random::Random;
 use super::sim::{Piece, Sim, BLOCK};
 use safs::format::{
-    Cell, Change, DataRecord, Header, Ino, Key, Kind, Node, Pointer, Records, Root, Superblock,
-    ZoneEntry, NODE_BYTES, ZONE_ENTRY_BYTES,
+    Cell, Change, DataRecord, Header, Ino, Key, Kind, Node, Pointer, Records, Root, Short,
+    Superblock, ZoneEntry, NODE_BYTES, ZONE_ENTRY_BYTES,
 };
 use safs::{recovery, Disk, Layout};
 use zoned::{ZoneId, ZonedDevice};
@@ -116,7 +116,7 @@ pub fn seal(bytes: &mut [u8]) {
     bytes[8..12].copy_from_slice(&crc);
 }
 
-fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
+fn change_bytes(bytes: &mut Short, random: &mut Random) {
     match random.below(6) {
         0 => bytes.truncate(random.below(1 + bytes.len() as u64) as usize),
         1 => bytes.extend([0xff; 9]),
@@ -468,11 +468,12 @@ fn new_change(random: &mut Random, zones: u32) -> Change {
 
 fn other_change(change: &Change, random: &mut Random, zones: u32) -> Change {
     match change.clone() {
-        Change::Put(key, mut value) => match random.below(3) {
+        Change::Put(key, value) => match random.below(3) {
             0 => Change::Put(other_key(&key, random), value),
             _ => {
+                let mut value = value.into();
                 change_bytes(&mut value, random);
-                Change::Put(key, value)
+                Change::Put(key, value.into_vec())
             }
         },
         Change::Delete(key) => Change::Delete(other_key(&key, random)),

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fields one after the other, in and out.
 
+use smallvec::SmallVec;
 use std::fmt;
+
+/// Bytes of a key or a value. A catalog has many, of which most are short: up to 24 take no allocation.
+pub type Short = SmallVec<[u8; 24]>;
 
 /// Why bytes are not the structure that was expected. A sentence's end: "… is damaged: {this}".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,13 @@ impl Writer {
     /// With nothing written.
     pub fn new() -> Self {
         Writer::default()
+    }
+
+    /// The same, with space for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Writer {
+            bytes: Vec::with_capacity(bytes),
+        }
     }
 
     /// Bytes as they are.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of the catalog: an inode number, a kind, and what the kind adds.
 
-use super::{Damage, FileType, Reader, Writer};
+use super::{Damage, FileType, Reader, Short, Writer};
 use std::fmt;
 
 /// Longest file name, in bytes.
@@ -40,12 +40,12 @@ pub enum Kind {
 }
 
 /// A key. The order of its bytes is the order of the catalog.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(pub Vec<u8>);
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(pub Short);
 
 impl Key {
     fn new(ino: Ino, kind: Kind, rest: &[u8]) -> Key {
-        let mut bytes = Vec::with_capacity(9 + rest.len());
+        let mut bytes = Short::with_capacity(9 + rest.len());
         bytes.extend_from_slice(&ino.0.to_be_bytes());
         bytes.push(kind as u8);
         bytes.extend_from_slice(rest);
@@ -112,6 +112,11 @@ impl Key {
     /// A key behind all of an inode.
     pub fn behind_all(ino: Ino) -> Key {
         Key::new(Ino(ino.0.saturating_add(1)), Kind::Inode, &[])
+    }
+
+    /// A key behind all that can be.
+    pub fn last() -> Key {
+        Key(Short::from_slice(&[0xff; 10]))
     }
 
     /// The inode that it belongs to.

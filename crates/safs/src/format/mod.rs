@@ -14,7 +14,7 @@ mod segment;
 mod superblock;
 mod zone_entry;
 
-pub use bytes::{Damage, Reader, Writer};
+pub use bytes::{Damage, Reader, Short, Writer};
 pub use file_type::FileType;
 pub use inode::{Extent, Inode, EXTENT_BYTES, FILE_BYTES_MAX, HOLE_BYTES, INODE_BYTES};
 pub use key::{Dirent, Ino, Key, Kind, NAME_MAX, ROOT_INO, VALUE_MAX};

@@ -72,8 +72,8 @@ impl Change {
     fn encode(&self, is_last: bool) -> Vec<u8> {
         let number = |zone: &ZoneId| zone.0.to_le_bytes().to_vec();
         let (kind, key, value) = match self {
-            Change::Put(key, value) => (PUT, key.0.clone(), value.clone()),
-            Change::Delete(key) => (DELETE, key.0.clone(), Vec::new()),
+            Change::Put(key, value) => (PUT, key.0.to_vec(), value.clone()),
+            Change::Delete(key) => (DELETE, key.0.to_vec(), Vec::new()),
             Change::Zone(zone, entry) => (ZONE, number(zone), entry.encode().to_vec()),
             Change::Live(zone, delta) => (LIVE, number(zone), delta.to_le_bytes().to_vec()),
             Change::Data(data) => {
@@ -101,8 +101,8 @@ impl Change {
         from.bytes(padding)?;
         let zone = || Reader::new(key).u32().map(ZoneId);
         let change = match kind {
-            PUT => Change::Put(Key(key.to_vec()), value.to_vec()),
-            DELETE => Change::Delete(Key(key.to_vec())),
+            PUT => Change::Put(Key(key.into()), value.to_vec()),
+            DELETE => Change::Delete(Key(key.into())),
             ZONE => Change::Zone(zone()?, ZoneEntry::decode(value)?),
             LIVE => Change::Live(zone()?, Reader::new(value).i64()?),
             DATA => {
