@@ -112,7 +112,7 @@ proptest! {
         cells in prop::collection::btree_map(key(), vec(any::<u8>(), 0..100), 1..60),
         at in any::<prop::sample::Index>(),
     ) {
-        let cells = cells.into_iter().map(|(key, value)| Cell { key, value }).collect();
+        let cells = cells.into_iter().map(|(key, value)| Cell { key, value: value.into() }).collect();
         let node = Node { level: 0, cells };
         let (mut bytes, crc) = node.encode(&UUID, 7, Block(40));
         let pointer = Pointer { at: Block(40), crc, level: 0 };
