@@ -291,6 +291,72 @@ dmsetup remove both
 """
 
 
+MEDIUM = """
+mdadm --create /dev/md0 --run --quiet --level=1 --raid-devices=2 --size=16384 --data-offset=1024 /dev/shd0 /dev/shd1
+mdadm --wait /dev/md0 || true
+head -c 8000000 /dev/urandom >/tmp/data
+dd if=/tmp/data of=/dev/md0 bs=1M conv=fsync status=none
+echo 3 >/proc/sys/vm/drop_caches
+for i in 1 2 3 4; do
+    blockdev --flushbufs /dev/md0
+    cmp -n 8000000 /tmp/data /dev/md0
+done
+cat /sys/block/md0/md/dev-shd0/errors /sys/block/md0/md/dev-shd1/errors
+cat /sys/block/md0/md/degraded
+mdadm --quiet --stop /dev/md0
+"""
+
+
+def test_a_mirror_mends_what_one_disk_cannot_read(bench: Bench) -> None:
+    """md reads the other copy and writes it over the block; the disk stays in the array."""
+    plan = bench.folder / "first.toml"
+    # The resync reads the first disk, and meets them, too.
+    plan.write_text("[[transient_read]]\nfirst_sector = 2048\nsectors = 16384\ntimes = 3\n")
+    faulty, whole = (on_disks(bench, 2, MEDIUM, *more) for more in (("--faults", f"0:{plan}"), ()))
+    errors, others, degraded = (int(line) for line in faulty.out.split())
+    assert errors > 0 == others == degraded
+    assert whole.out.split() == [b"0", b"0", b"0"]
+    assert "times = 3" in faulty.records[0]["configuration"]["faults"]
+
+
+LATE = """
+for disk in /sys/block/shd?; do echo ${PATIENCE_S}000 >$disk/queue/io_timeout; done
+mdadm --create /dev/md0 --run --quiet --level=5 --raid-devices=4 --size=16384 --assume-clean /dev/shd[0-3]
+head -c 12000000 /dev/urandom >/tmp/data
+dd if=/tmp/data of=/dev/md0 bs=1M conv=fsync status=none
+# What could not be written goes into the list of bad blocks, and that has to be written, too.
+sleep 600
+echo 3 >/proc/sys/vm/drop_caches
+blockdev --flushbufs /dev/md0
+cmp -n 12000000 /tmp/data /dev/md0
+cat /sys/block/md0/md/degraded
+cat /sys/block/md0/md/dev-shd2/state
+mdadm --quiet --stop /dev/md0
+"""
+
+
+@pytest.mark.parametrize(("patience_s", "is_kicked"), [(30, True), (180, False)])
+def test_a_disk_that_answers_too_late_is_kicked_out_unless_the_host_waits(
+    bench: Bench, patience_s: int, is_kicked: bool
+) -> None:
+    """A disk that cleans for 40 s before each write, under the timeout that Linux has, and under a longer one."""
+    plan = bench.folder / "late.toml"
+    # The first ten make the array.
+    plan.write_text('[[slow]]\nrequests = "write"\nafter = 10\nlatency_ms = 40000\ntimes = 400\n')
+    done = on_disks(bench, 4, LATE, "--faults", f"2:{plan}", "--env", f"PATIENCE_S={patience_s}")
+    degraded, state = done.out.split()
+    counted = {each["disk"]: each["counters"].get("resets", 0) for each in done.phase("sh")["disks"]}
+    assert counted["shd1"] == counted["shd3"] == 0
+    if is_kicked:
+        assert (degraded, b"faulty" in state) == (b"1", True)
+        # Each of five retries.
+        assert counted["shd2"] >= 12
+    else:
+        assert (degraded, state) == (b"0", b"in_sync")
+        assert counted["shd2"] == 0
+    assert done.phase("sh")["configuration"]["other_faults"] == {"2": plan.read_text()}
+
+
 def test_device_mapper_joins_two_disks_and_encrypts_them(bench: Bench) -> None:
     done = on_disks(bench, 2, LINEAR)
     one, two = done.out.splitlines()

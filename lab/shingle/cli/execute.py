@@ -12,7 +12,7 @@ import click
 
 from shingle.build import build
 from shingle.catalogue import command as commands
-from shingle.catalogue import drive, workload
+from shingle.catalogue import drive, faults, workload
 from shingle.catalogue import fs as file_systems
 from shingle.cli.base import DRIVE, FILE_SYSTEMS, SEED, check_folder, err, examples, host_options, record_option
 from shingle.evidence import table
@@ -75,6 +75,10 @@ class _Exec(click.Command):
 )
 @click.option("--name", help="Of the command's phase and workload, in records; its file's if not given.")
 @click.option("--seed", type=SEED, default=1, show_default=True, help="The same seed, the same bytes.")
+@click.option(
+    "--faults", "fault_plans", multiple=True, metavar="[NUMBER:]PLAN",
+    help="What goes wrong in a disk, /dev/shd0 if no number is given: a plan as TOML (docs/reference/faults.md).",
+)  # fmt: skip
 @click.option("--capacity-gib", type=click.IntRange(1), help="Smaller drives of the same kinds.")
 @host_options
 @click.option(
@@ -100,6 +104,7 @@ def command(
     environment: tuple[str, ...],
     name: str | None,
     seed: int,
+    fault_plans: tuple[str, ...],
     capacity_gib: int | None,
     limit_s: float,
     spin_limit_s: float,
@@ -117,6 +122,7 @@ def command(
         variant = file_systems.without(fs_name) if fs_name == file_systems.NONE else file_systems.find(fs_name)
         profile, *others = _drives(drive_names, variant, capacity_gib)
         capacity = _capacity(profile, capacity_gib)
+        plans = _plans(fault_plans, 1 + len(others))
         belongs = [Path(each).name for each in (*variant.daemon[:1], variant.server) if each is not None]
         plan = commands.plan(
             argv, seed=seed, limit_s=limit_s, setup=setup, name=name, brought=brought, taken=taken,
@@ -125,7 +131,8 @@ def command(
         execute.check_room(plan, capacity)
         size = None if capacity_gib is None else capacity
         wanted = run.Run(
-            profile, variant, plan, capacity_bytes=size, others=tuple(others), **host,  # type: ignore[arg-type]
+            profile, variant, plan, capacity_bytes=size, faults=plans.pop(0, None), others=tuple(others),
+            other_faults=tuple(sorted(plans.items())), **host,  # type: ignore[arg-type]
         )  # fmt: skip
         run.check_memory([wanted])
         if traces is not None:
@@ -136,6 +143,8 @@ def command(
             built = build.everything(progress=progress)
             for each in (profile, *others):
                 drive.check(built.crates, each)
+            for _, fault_plan in wanted.plans():
+                faults.check(built.crates, fault_plan)
             built = build.with_kernel(built, variant.kernel, progress=progress)
             formatted = run.prepared(built, wanted, progress)
             run.prepared_others(built, wanted, progress)
@@ -161,6 +170,22 @@ def _drives(names: Sequence[str], variant: file_systems.FileSystem, gib: int | N
     for number, each in enumerate(found):
         run.check_can_live(nothing if number else variant, each, _capacity(each, gib))
     return found
+
+
+def _plans(given: Sequence[str], disks: int) -> dict[int, Path]:
+    """The plans of faults by their disks' numbers; refuses what no disk, or no file, is meant by."""
+    plans: dict[int, Path] = {}
+    for each in given:
+        number, colon, file = each.partition(":")
+        disk, path = (int(number), Path(file)) if colon and number.isdecimal() else (0, Path(each))
+        if disk >= disks:
+            raise Failure(f"--faults {each}: there is no disk {disk}; the last of --drive is {disks - 1}.")
+        if disk in plans:
+            raise Failure(f"--faults {each}: disk {disk} has a plan already, {plans[disk]}.")
+        if not path.is_file():
+            raise Failure(f"--faults {each}: {path} is no file.")
+        plans[disk] = path
+    return plans
 
 
 def _report(done: execute.Executed, record_file: Path | None) -> None:

@@ -80,6 +80,8 @@ class Run:
     faults: Path | None = None
     # Disks beside the first, on which nothing is made.
     others: tuple[Profile, ...] = ()
+    # Plans of faults of these, by the disk's number from 1 on.
+    other_faults: tuple[tuple[int, Path], ...] = ()
     # A workload that the file system does not bring to its end is a result: the record says why.
     may_fail: bool = False
     # What the console may show: it is a result, too.
@@ -92,6 +94,10 @@ class Run:
     @property
     def size_bytes(self) -> int:
         return self.capacity_bytes or drive.capacity_of(self.profile)
+
+    def plans(self) -> tuple[tuple[int, Path], ...]:
+        """The plans of faults, each with its disk's number."""
+        return (*(() if self.faults is None else ((0, self.faults),)), *self.other_faults)
 
     def host(self) -> dict[str, Any]:
         """The values of the options of the simulated host, by name."""
@@ -118,6 +124,11 @@ class Run:
                 **({"latency": True} if self.plan.latency else {}),
                 **({} if self.faults is None else {"faults": self.faults.read_text()}),
                 **({"other_drives": [each.name for each in self.others]} if self.others else {}),
+                **(
+                    {"other_faults": {str(n): plan.read_text() for n, plan in self.other_faults}}
+                    if self.other_faults
+                    else {}
+                ),
                 **({"fio_jobs": self.plan.fio_jobs} if self.plan.fio_jobs else {}),
                 **({"scripts": self.plan.scripts} if self.plan.scripts else {}),
                 **({"command": self.plan.told} if self.plan.told else {}),
@@ -221,12 +232,16 @@ def boot_of(
     """The machine of a run; what it needs beside its programs is put into `out`."""
     for trace in run.plan.traces:
         (out / f"{trace.stem}.trace").write_bytes(build_trace.text(trace))
+    plans = {number: faults.compiled(built.crates, plan, out / f"faults{number}") for number, plan in run.plans()}
     return machine.Boot(
         steps=tuple(steps),
         drive=formatted.file,
-        faults=None if run.faults is None else faults.compiled(built.crates, run.faults, out / "faults"),
+        faults=plans.get(0),
         files=(*run.variant.files(built.crates), *run.plan.files()),
-        others=tuple(machine.Disk(each.file) for each in prepared_others(built, run)),
+        others=tuple(
+            machine.Disk(each.file, faults=plans.get(number))
+            for number, each in enumerate(prepared_others(built, run), 1)
+        ),
         seed=run.plan.seed,
         kernel_arguments=run.kernel_arguments,
         **run.host(),
@@ -326,7 +341,7 @@ def side_by_side(
     What `known` holds of exactly these runs is not run again. `finished` gets each result that is new, in the order
     asked for, as soon as it and all before it are there. Only what is kept for a figure has its outcome.
     """
-    for plan in {run.faults for run in runs if run.faults is not None}:
+    for plan in {plan for run in runs for _, plan in run.plans()}:
         faults.check(built.crates, plan)
     for profile in own_drives(runs):
         drive.check(built.crates, profile)
