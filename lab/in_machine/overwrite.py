@@ -1,10 +1,11 @@
 #!/usr/bin/python3 -I
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Overwrites random 4 KiB of a file, each synced, ten a second, until a file appears; then says how that went.
+"""Overwrites random 4 KiB of a file, each synced, ten a second, until a file appears. Runs inside the machine.
 
-overwrite.py FILE STOP
+overwrite.py FILE STOP REPORT
 """
 
+import json
 import os
 import random
 import sys
@@ -15,26 +16,31 @@ RATE = 10
 BLOCK = 4096
 
 
-def main() -> int:
-    name, stop = sys.argv[1:]
-    chance, times = random.Random(1), []
-    fd = os.open(name, os.O_WRONLY | os.O_DSYNC)
+def main(file: str, stop: str, report: str) -> None:
+    chance, waits_ns = random.Random(1), []
+    fd = os.open(file, os.O_WRONLY | os.O_DSYNC)
     blocks = os.fstat(fd).st_size // BLOCK
     errors = 0
     began = time.monotonic()
-    while not Path(stop).exists():
-        before = time.monotonic()
+    while not waits_ns or not Path(stop).exists():
+        before = time.monotonic_ns()
         try:
             os.pwrite(fd, bytes(BLOCK), chance.randrange(blocks) * BLOCK)
         except OSError:
             errors += 1
-        times.append(time.monotonic() - before)
-        time.sleep(max(0.0, began + len(times) / RATE - time.monotonic()))
-    times.sort()
-    p99 = times[len(times) * 99 // 100] if times else 0.0
-    print(f"{len(times)} overwrites, p99 {p99:.3f} s, longest {max(times, default=0.0):.3f} s, {errors} failed")
-    return 0
+        waits_ns.append(time.monotonic_ns() - before)
+        time.sleep(max(0.0, began + len(waits_ns) / RATE - time.monotonic()))
+    waits_ns.sort()
+    told = {
+        "name": "overwrite",
+        "args": {"rate": RATE, "bytes": BLOCK},
+        "overwrites": len(waits_ns),
+        "failed": errors,
+        "p99_ns": waits_ns[len(waits_ns) * 99 // 100],
+        "longest_ns": waits_ns[-1],
+    }
+    Path(report).write_text(json.dumps(told))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(*sys.argv[1:])

@@ -289,6 +289,14 @@ def test_files_go_in_and_come_out(bench: Bench) -> None:
     }
 
 
+def test_files_come_out_of_memory_where_no_file_system_is(bench: Bench) -> None:
+    done = execute(
+        bench, "--fs", "none", "--out", "one", "--out", "/tmp/two", "--", "sh", "-c", "echo 1 >one; echo 2 >/tmp/two"
+    )
+    assert (done.status, done.err) == (0, "")
+    assert [(bench.folder / name).read_text() for name in ("one", "two")] == ["1\n", "2\n"]
+
+
 def test_an_output_that_is_not_there_is_said(bench: Bench) -> None:
     done = shell(bench, "true", "--out", "nothing")
     assert done.status == 125

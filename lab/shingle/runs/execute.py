@@ -63,8 +63,8 @@ def execute(
     with run_folder() as out:
         watch.about(out, wanted.label, drive.cache_limits(wanted.profile))
         plan.put(out, built.crates.guest)
-        steps = run.steps_of(wanted, formatted.classes(), save=False)
-        boot = run.boot_of(built, wanted, formatted, [*steps, *_copies(wanted, plan)], out)
+        steps = _with_copies(run.steps_of(wanted, formatted.classes(), save=False), wanted, plan)
+        boot = run.boot_of(built, wanted, formatted, steps, out)
         boot = replace(boot, spin_limit_s=spin_limit_s)
         if traces is not None:
             boot = _traced(boot, traces)
@@ -130,17 +130,23 @@ def check_room(plan: Command, capacity_bytes: int) -> None:
         raise Failure(f"--in brings {size >> 20:,} MiB, and {folder} has room for {room(folder) >> 20:,} MiB.")
 
 
-def _copies(wanted: Run, plan: Command) -> list[job.Step]:
-    """The steps that copy out what was asked for: after the unmount, so that no record has them."""
+def _with_copies(steps: list[job.Step], wanted: Run, plan: Command) -> list[job.Step]:
+    """The steps, and those that copy out what was asked for: after the unmount, so that no record has them.
+
+    What is in memory is gone then, so it is copied before; that asks nothing of a disk.
+    """
     if not plan.taken:
-        return []
+        return steps
     copies: list[job.Step] = []
     for number, each in enumerate(plan.taken):
         place = Path(each.inside)
         argv = ("/bin/tar", "-c", "--sort=name", "-C", str(place.parent), "-f", f"{job.OUT}/{_archive(number)}",
                 "--", place.name)  # fmt: skip
         copies.append(job.run(argv, limit_s=_COPY_LIMIT_S, may_fail=True))
-    return [*wanted.variant.mount_steps(), *copies, *wanted.variant.served(job.umount())]
+    if wanted.variant.kernel_name == "tmpfs":
+        end = next(number for number, step in enumerate(steps) if step["do"] == "umount")
+        return [*steps[:end], *copies, *steps[end:]]
+    return [*steps, *wanted.variant.mount_steps(), *copies, *wanted.variant.served(job.umount())]
 
 
 def _archive(number: int) -> str:

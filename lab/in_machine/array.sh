@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# An array of four disks that loses one and rebuilds on a fifth. Runs inside the machine:
+#
+#     array.sh make LEVEL MEMBER_GIB    /dev/shd0 to 3 as /dev/md0, ext4 on it, half full; disk 3 is then gone
+#     array.sh rebuild                  on /dev/shd4, until it is done
+#     array.sh rebuild REPORT           the same, while ten blocks of 4 KiB a second are overwritten and synced
+#     array.sh stop
+set -eu
+md=/dev/md0 here=/tmp/array
+export MDADM_NO_UDEV=1
+beside=$(dirname "$0")/overwrite.py
+
+usage() {
+	echo "array.sh: expected make LEVEL MEMBER_GIB, rebuild [REPORT], or stop; got: $*" >&2
+	exit 2
+}
+
+make() {
+	# All disks are empty, so the parity is right.
+	mdadm --create $md --quiet --run --assume-clean --level="$1" --raid-devices=4 \
+		--size=$(($2 << 20)) --bitmap=internal --metadata=1.2 /dev/shd[0-3]
+	mkfs.ext4 -q -E nodiscard $md
+	mkdir -p $here
+	mount $md $here
+	# One file, which is overwritten later.
+	blocks=$(($(stat -f -c %b $here) * $(stat -f -c %S $here) / 2 >> 20))
+	fallocate -l "${blocks}M" $here/file
+	dd if=/dev/zero of=$here/file bs=1M count="$blocks" conv=notrunc status=none
+	sync
+	mdadm --quiet $md --fail /dev/shd3 --remove /dev/shd3
+}
+
+rebuild() {
+	mdadm --quiet $md --add /dev/shd4
+	if [ $# -eq 1 ]; then
+		python3 -I "$beside" $here/file /tmp/stop "$1" &
+	fi
+	# The kernel's thread begins a little later.
+	sleep 5
+	while grep -q -e recovery -e resync /proc/mdstat; do
+		sleep 1
+	done
+	touch /tmp/stop
+	wait
+	if ! grep -q '\[UUUU\]' /proc/mdstat; then
+		echo 'array.sh: the array has lost a disk' >&2
+		exit 1
+	fi
+}
+
+stop() {
+	umount $here
+	mdadm --quiet --stop $md
+}
+
+case ${1-}:$# in
+make:3 | rebuild:1 | rebuild:2 | stop:1) "$@" ;;
+*) usage "$@" ;;
+esac
