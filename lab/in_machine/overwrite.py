@@ -17,7 +17,8 @@ BLOCK = 4096
 
 
 def main(file: str, stop: str, report: str) -> None:
-    chance, waits_ns = random.Random(1), []
+    chance = random.Random(1)
+    waits_ns: list[int] = []
     fd = os.open(file, os.O_WRONLY | os.O_DSYNC)
     blocks = os.fstat(fd).st_size // BLOCK
     errors = 0
