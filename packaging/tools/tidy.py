@@ -38,6 +38,8 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 TORN_BYTES = MIB
 AT_ONCE = 4096  # records of a map
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
+# SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
+SYNC_WRITE, SYNC_WAIT = 2, 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -249,10 +251,11 @@ class Mover:
                 for start in range(piece.logical, piece.logical + piece.size, at_most):
                     size = min(at_most, piece.logical + piece.size - start)
                     fcntl.ioctl(fd, IOC_REWRITE, struct.pack("<QQ", start, size))
-                    # Written, and waited for.
-                    if libc.sync_file_range(fd, ctypes.c_int64(start), ctypes.c_int64(size), 7) < 0:
-                        code = ctypes.get_errno()
-                        raise OSError(code, os.strerror(code))
+                    # Both at once would be a sync, for which what is synced often stays where it is.
+                    for what in (SYNC_WRITE, SYNC_WAIT):
+                        if libc.sync_file_range(fd, ctypes.c_int64(start), ctypes.c_int64(size), what) < 0:
+                            code = ctypes.get_errno()
+                            raise OSError(code, os.strerror(code))
                     self.count(size)
         except OSError as error:
             if error.errno in (errno.EIO, errno.EROFS):

@@ -5,6 +5,9 @@
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
 data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
                                              MARKS what is synced; `alone`: makes no other files meanwhile
+data_work.py log TURNS                       overwrites file 0 in order, two blocks at a time, as databases do
+data_work.py scattered TURNS                 overwrites blocks anywhere
+data_work.py grow TURNS                      appends 100 bytes to a file of its own; these three sync each time
 data_work.py check                           each block is the newest, from the disk
 data_work.py places FILE                     prints where the blocks of a file are
 data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
@@ -262,6 +265,36 @@ def overwrite(seed: str, turns: str, marks: str | None = None) -> None:
         print(f"ended with {errno.errorcode[error.errno]}")
     finally:
         notes.save()
+
+
+def log(turns: str) -> None:
+    notes = Notes.read()
+    fd = os.open(path(0), os.O_RDWR)
+    for number in range(int(turns)):
+        put(notes, fd, 0, number * 2 % len(notes.files[0]), 2)
+        os.fdatasync(fd)
+    notes.save()
+
+
+def scattered(turns: str) -> None:
+    notes = Notes.read()
+    chance = random.Random(7)
+    fds = {file: os.open(path(file), os.O_RDWR) for file in notes.files}
+    for _ in range(int(turns)):
+        file = chance.choice(sorted(fds))
+        put(notes, fds[file], file, chance.randrange(len(notes.files[file])), 1)
+        os.fdatasync(fds[file])
+    notes.save()
+
+
+def grow(turns: str) -> None:
+    fd = os.open("/mnt/grown", os.O_RDWR | os.O_CREAT)
+    lines = [f"{number:099}\n".encode() for number in range(int(turns))]
+    for line in lines:
+        os.write(fd, line)
+        os.fdatasync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert os.pread(fd, 1 << 20, 0) == b"".join(lines), "what was appended differs"
 
 
 def check() -> None:
@@ -535,7 +568,8 @@ def swap() -> None:
 
 
 VERBS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (make, overwrite, check, places, beside, cuts, late, again, quota, swap)
+    each.__name__: each
+    for each in (make, overwrite, log, scattered, grow, check, places, beside, cuts, late, again, quota, swap)
 }
 
 if __name__ == "__main__":

@@ -128,6 +128,30 @@ def test_a_remount_says_whether_blocks_move(sanitizing_bench: Bench) -> None:
     assert_kept(sanitizing_bench, booted)
 
 
+def stays_where_it_is_hot(bench: Bench) -> None:
+    """What is overwritten and synced in the same place again and again stays, all else moves."""
+    formatted = formatted_for(bench)
+    grown, logged, scattered = 60, 200, 300
+    steps = [
+        *bench.mounted(formatted, work("make", FILES, BLOCKS), work("log", logged), moved("log"), work("check"),
+                       options=BOTH),
+        *bench.mounted(formatted, work("grow", grown), moved("grow"), options=BOTH),
+        # So that the files are in many regions.
+        *bench.mounted(formatted, work("scattered", scattered), moved("scattered"), work("check"),
+                       options=f"{BOTH},data_stretch_kb=64"),
+    ]  # fmt: skip
+    booted = boot(bench, steps, formatted.file, save=True)
+    counted = stress.statistics(booted)
+    assert 0 < counted["log"] < logged / 8, f"moved: {counted}"
+    assert counted["grow"] > grown * 0.8, f"moved: {counted}"
+    assert counted["scattered"] > scattered * 0.9, f"moved: {counted}"
+    assert_kept(bench, booted)
+
+
+def test_blocks_stay_where_fsync_overwrites_again_and_again(sanitizing_bench: Bench) -> None:
+    stays_where_it_is_hot(sanitizing_bench)
+
+
 # --- Beside others -------------------------------------------------------------------
 
 ALONE = {

@@ -48,7 +48,9 @@ def split(bench: Bench) -> None:
     formatted = formatted_for(bench)
     mounted = bench.mounted(
         formatted, work("make", 1, 4096), job.write("/sys/module/jbd2/parameters/provoke", "split"),
-        work("overwrite", 2, 600, f"{job.OUT}/marks.txt"), moved(), job.save(), options=f"{RELOCATE},errors=continue",
+        work("overwrite", 2, 600, f"{job.OUT}/marks.txt"), moved(), job.save(),
+        # In short regions none is hot.
+        options=f"{RELOCATE},errors=continue,data_stretch_kb=64",
     )  # fmt: skip
     booted = boot(bench, mounted[:-1], formatted.file, save=True, expected=tuple(Trouble))
     assert stress.statistics(booted)["moved"] > 0
@@ -94,6 +96,9 @@ GUARDS = (
     Guard("relocate-split-committed", split, HOLDS),
     Guard("stream-needs-each-bitmap", test_data_in_order.bitmaps, "blocks are wrong|Input/output error"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
+    Guard("relocate-never-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*log"),
+    Guard("relocate-all-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*scattered"),
+    Guard("relocate-growing-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*grow"),
     Guard("relocate-stale-cache", test_data_in_order.moves, HOLDS, quick=True),
     Guard(
         "relocate-swap-files", partial(test_data_in_order.swap_stays, provoke="slow-swapon"), "became", base="sanitize"
