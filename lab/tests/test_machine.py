@@ -120,6 +120,13 @@ def running_with(argument: str) -> list[int]:
     return found
 
 
+def test_drives_that_hold_too_much_are_the_cause_and_not_the_errors_that_follow() -> None:
+    cause = "[    1.000000] shingle: the drives' contents no longer fit into 4096 MiB of host memory (8 bytes refused)"
+    found = console.diagnose(f"{cause}\n[    2.000000] JBD2: I/O error when updating journal superblock for shd0-8.")
+    assert found is not None
+    assert (found.trouble, found.line) == (console.Trouble.CONTENTS, cause)
+
+
 def test_an_error_of_the_file_system_is_an_answer_where_faults_were_planned() -> None:
     error = "[    1.000000] EXT4-fs error (device shd0): unable to read itable block"
     expected = (console.Trouble.FILE_SYSTEM_ERROR,)

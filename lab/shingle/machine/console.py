@@ -19,6 +19,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 class Trouble(enum.Enum):
     """The ways in which a kernel says that it is unwell, most telling first."""
 
+    CONTENTS = "has more on its drives than fits into the memory of the host that was set apart"
     OUT_OF_MEMORY = "ran out of memory"
     PANIC = "panicked"
     BUG = "hit a kernel bug"
@@ -27,6 +28,7 @@ class Trouble(enum.Enum):
 
 
 _PATTERNS: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
+    (Trouble.CONTENTS, re.compile(r"the drives' contents no longer fit")),
     (Trouble.OUT_OF_MEMORY, re.compile(r"Out of memory: |Out of memory and no killable|oom-kill:")),
     (Trouble.OUT_OF_MEMORY, re.compile(r"Kernel panic - not syncing: .*out.of.memory", re.IGNORECASE)),
     (Trouble.PANIC, re.compile(r"Kernel panic - not syncing")),
