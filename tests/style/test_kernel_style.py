@@ -38,6 +38,9 @@ CHECKPATCH = (
         "WARNING:FILE_PATH_CHANGES:",
         "fs/jbd2/ and fs/ext4/ are in MAINTAINERS; of the headers the RFC has to speak",
     ),
+    Known(
+        "fs/ext4/ext4.h", "CHECK:UNCOMMENTED_DEFINITION: spinlock_t", "it guards all of the struct, which has a comment"
+    ),
     Known("fs/ext4/super.c", "CHECK:CAMELCASE: .*<Opt_", "ext4 names all its mount options like this"),
     Known("fs/ext4/super.c", "WARNING:SPACING: .*function name", "a row of ext4's table of options, as its others"),
     Known(

@@ -239,6 +239,10 @@ _ALL = (
         ext4("ext4-lazy-plain", "ext4-lazy without its read-ahead (machine/ablations)", 10240, "journal_lazy"),
         kernel=f"{build.CHANGED}:no-log-readahead",
     ),
+    replace(
+        ext4("ext4-lazy-counted", "ext4-lazy, its computing counted (machine/ablations)", 10240, "journal_lazy"),
+        kernel=f"{build.CHANGED}:processor-time",
+    ),
     FileSystem(
         name="nilfs2",
         kernel_name="nilfs2",
