@@ -3,30 +3,35 @@
 
 FAST'17's Postmark at full size, with the paper's memory, on a disk that caches 25 GiB. At a tenth (e40) no cache
 fills, and a file system that scatters its writes pays only afterwards. ext4 also with all directories under one
-parent, where it does not spread them. Twice: with the write-back cache as the kernel sets it, and with the paper's,
-half of which is the disk's, strictly, so that more of what is deleted soon reaches the disk (e18).
+parent, where it does not spread them, and with all data in order (ext4-smr). Twice: with the write-back cache as the
+kernel sets it, and with the paper's, half of which is the disk's, strictly, so that more of what is deleted soon
+reaches the disk (e18).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shingle.lab import Expectation, Experiment, Record, bars, busy_s, by_seed, cell, number, run, workload
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, by_seed, cell, drive, fs, number, run, workload
 
 DRIVE = "st8000as0002"
-BASELINE, LAZY = "ext4-10g", "ext4-lazy"
+BASELINE, LAZY, SMR = "ext4-10g", "ext4-lazy", "ext4-smr"
+# mke2fs puts the log and all inode tables at the disk's beginning, which is its outer edge, not the log in the middle.
+PACKED = f"{SMR}-packed"
 OTHERS = ("btrfs", "xfs", "f2fs", "nilfs2")
 TOP, BELOW = "Postmark", "PostmarkBelow"
 WHERE = {TOP: "at the top", BELOW: "under one parent"}
-COLUMNS = (*((each, TOP) for each in (BASELINE, LAZY, *OTHERS)), (BASELINE, BELOW), (LAZY, BELOW))
+COLUMNS = (*((each, TOP) for each in (BASELINE, LAZY, SMR, PACKED, *OTHERS)), (BASELINE, BELOW), (LAZY, BELOW))
 KERNELS, PAPERS = "", "-half"
 HOSTS = {KERNELS: "write-back cache as the kernel sets it", PAPERS: "half of the write-back cache, as in the paper"}
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
     cells = []
+    packed = replace(fs.with_allocation(fs.find(SMR), goal=False, stream=False, packed=True), name=PACKED)
     for file_system, name in COLUMNS:
-        cells += run.cells(DRIVE, (file_system,), workload.plan((name,), scale=scale, seed=seed))
+        variant = packed if file_system == PACKED else fs.find(file_system)
+        cells.append(run.Run(drive.find(DRIVE), variant, workload.plan((name,), scale=scale, seed=seed)))
     cells = [replace(each, memory_mib=run.PAPER_MEMORY_MIB, may_fail=True) for each in cells]
     halved = run.on_the_papers_host(cells, scale)
     return [*cells, *(replace(each, variant=replace(each.variant, name=each.variant.name + PAPERS)) for each in halved)]
@@ -112,6 +117,18 @@ EXPERIMENT = Experiment(
     phases=(TOP, BELOW, workload.UNMOUNT),
     expectations=(
         expected("the disk is quiet with journal_lazy twice as soon as with ext4", [(LAZY, TOP)], [(BASELINE, TOP)], 2),
+        expected(
+            "with all data in order it is quiet sooner than with any other file system but NILFS2",
+            [(SMR, TOP)],
+            [each for each in COLUMNS if each[0] not in (SMR, PACKED, "nilfs2")],
+            1,
+        ),
+        expected(
+            "and sooner than with any, if the log lies at the outer edge",
+            [(PACKED, TOP)],
+            [each for each in COLUMNS if each[0] != PACKED],
+            1,
+        ),
         expected(
             "journal_lazy with all directories under one parent is ahead of Btrfs and XFS",
             [(LAZY, BELOW)],

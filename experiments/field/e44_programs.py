@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What programs that people run feel on a shingled disk: databases, mail, backups, downloads, photos, packages, video.
+
+Each works once in a folder of its own on an otherwise empty disk, one after the other; the disk is quiet before each.
+lab/in_machine/programs.py has their patterns. `ext4-tuned` is stock ext4 with the settings of `ext4lazy tune` (e61).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shingle.lab import IN_MACHINE, Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, job, run, workload
+
+CONVENTIONAL, SHINGLED = "wd30ezr", ("st8000as0002",)
+DRIVES = (*SHINGLED, CONVENTIONAL)
+STOCK, TUNED, SMR = "ext4", "ext4-tuned", "ext4-smr"
+FILE_SYSTEMS = (STOCK, TUNED, SMR, "f2fs", "nilfs2", "btrfs", "xfs")
+PROGRAMS = (
+    "SqliteWal", "SqliteRollback", "Postgres", "Mail", "Torrent", "Rsync", "Packages", "Photos", "Bundle", "Video",
+)  # fmt: skip
+# What is synced each time.
+OPERATIONS = {
+    "SqliteWal": "transaction", "SqliteRollback": "transaction", "Postgres": "transaction", "Mail": "delivery",
+    "Packages": "package",
+}  # fmt: skip
+SCRIPT = IN_MACHINE / "programs.py"
+REPORT = "/run/report.json"
+LIMIT_S = 7 * 24 * 3600
+# What writes each small sync at one place is ahead.
+FIRST = ("nilfs2", "f2fs")
+
+
+@dataclass(frozen=True)
+class Programs(workload.Plan):
+    """Each program prepares its folder, and works when the disk is quiet."""
+
+    def files(self) -> tuple[Path, ...]:
+        return (SCRIPT,)
+
+    def steps(self) -> list[job.Step]:
+        clean = job.wait_clean(limit_s=LIMIT_S)
+        found = []
+        for name in self.names:
+            told = (name, f"{job.MOUNT_POINT}/{name}", f"{self.scales[name]:g}", str(self.seed))
+
+            def step(do: str, *more: str, phase: str | None = None, told: tuple[str, ...] = told) -> job.Step:
+                argv = ("/usr/bin/python3", "-I", f"{job.OUT}/{SCRIPT.name}", do, *told, *more)
+                return job.run(argv, limit_s=LIMIT_S, phase=phase)
+
+            found += [
+                step("prepare"), job.sync(), job.drop_caches(), clean,
+                step("work", REPORT, phase=name), job.sync(phase=name), job.read(REPORT, phase=name),
+                job.drop_caches(), clean,
+            ]  # fmt: skip
+        return [*found, job.umount(phase=workload.UNMOUNT), clean]
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = Programs(PROGRAMS, dict.fromkeys(PROGRAMS, scale), seed)
+    tuned = replace(fs.with_allocation(fs.find(STOCK), goal=True, stream=True), name=TUNED)
+    variants = [tuned if name == TUNED else fs.find(name) for name in FILE_SYSTEMS]
+    return [run.Run(drive.find(disk), variant, plan, may_fail=True) for disk in DRIVES for variant in variants]
+
+
+def work_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """Until all is synced."""
+    return float(cell(records, file_system, program, disk)["virtual_s"])
+
+
+def cleaning_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """What the disk then goes on cleaning."""
+    return float(cell(records, file_system, program, disk)["cleaning_s"])
+
+
+def until_quiet_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    return float(busy_s(cell(records, file_system, program, disk)))
+
+
+def longest_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """The longest that the program waited for one of its operations."""
+    waits = cell(records, file_system, program, disk)["load"]["latency_ns"]
+    return max(float(each["max"]) for each in waits.values()) / 1e9
+
+
+def all_s(records: Sequence[Record], disk: str, file_system: str) -> float:
+    """All programs, with the cleaning."""
+    return sum(until_quiet_s(records, disk, file_system, each) for each in PROGRAMS)
+
+
+def all_cleaning_s(records: Sequence[Record], disk: str, file_system: str) -> float:
+    """All programs, the cleaning alone."""
+    return sum(cleaning_s(records, disk, file_system, each) for each in PROGRAMS)
+
+
+def times(records: Sequence[Record], disk: str, file_system: str, program: str, than: str = STOCK) -> float:
+    """How many times as long as with another file system until the disk is quiet."""
+    return until_quiet_s(records, disk, file_system, program) / until_quiet_s(records, disk, than, program)
+
+
+def synced(records: Sequence[Record]) -> bool:
+    """Each transaction, message and package was flushed to the disk at least once."""
+    found = [each for each in records if each["phase"] in OPERATIONS]
+    return all(each["counters"]["flushes"] >= each["load"]["operations"][OPERATIONS[each["phase"]]] for each in found)
+
+
+def draw(records: Sequence[Record], stem: Path) -> None:
+    panels = []
+    for disk in DRIVES:
+        rows = []
+        for name in FILE_SYSTEMS:
+
+            def parts(own: Sequence[Record], name: str = name, disk: str = disk) -> list[tuple[str, float]]:
+                return [
+                    ("programs", sum(work_s(own, disk, name, each) for each in PROGRAMS)),
+                    ("cleaning", sum(cleaning_s(own, disk, name, each) for each in PROGRAMS)),
+                ]
+
+            rows.append(bars.of_parts(name, records, parts))
+        panels.append(bars.Panel(disk, "virtual s", rows))
+    bars.draw(panels, stem)
+
+
+EXPERIMENT = Experiment(
+    name="e44-programs",
+    claim="ext4 that puts data in order serves programs better than ext4, and leaves a shingled disk quiet",
+    runs=runs,
+    phases=PROGRAMS,
+    scaling="The disks and their caches are not scaled.",
+    expectations=(
+        Expectation("each transaction, message and package was flushed to the disk", synced),
+        Expectation(
+            "all programs together are done, and a shingled disk is quiet, with data in order before it is with stock"
+            " ext4, Btrfs and XFS, and after NILFS2 and F2FS",
+            lambda records: all(
+                (all_s(records, disk, SMR) < all_s(records, disk, other)) == (other not in FIRST)
+                for disk in SHINGLED
+                for other in FILE_SYSTEMS
+                if other != SMR
+            ),
+        ),
+        Expectation(
+            "what is left to clean is less than a fifth of what stock ext4 leaves",
+            lambda records: all(
+                all_cleaning_s(records, disk, SMR) * 5 < all_cleaning_s(records, disk, STOCK) for disk in SHINGLED
+            ),
+        ),
+        Expectation(
+            "and no program is done more than a fifth later than with stock ext4",
+            lambda records: all(times(records, disk, SMR, each) <= 1.2 for disk in SHINGLED for each in PROGRAMS),
+        ),
+        Expectation(
+            "on the conventional disk no program takes more than a tenth longer than with stock ext4",
+            lambda records: all(times(records, CONVENTIONAL, SMR, each) <= 1.1 for each in PROGRAMS),
+        ),
+    ),
+    numbers={
+        "work_s": work_s,
+        "cleaning_s": cleaning_s,
+        "until_quiet_s": until_quiet_s,
+        "longest_s": longest_s,
+        "all_s": all_s,
+        "times": times,
+    },
+    draw=draw,
+)
