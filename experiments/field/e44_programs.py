@@ -26,7 +26,7 @@ OPERATIONS = {
 SCRIPT = IN_MACHINE / "programs.py"
 REPORT = "/run/report.json"
 LIMIT_S = 7 * 24 * 3600
-# What writes each small sync at one place is ahead.
+# They write what is synced in one place, and no journal besides.
 FIRST = ("nilfs2", "f2fs")
 
 
