@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench, Booted
-from shingle.catalogue import faults
+from shingle.catalogue import drive, faults
 from shingle.machine import job
 from shingle.machine.console import Trouble
 
@@ -98,6 +98,47 @@ for number in range(3000):
     assert (said, resets) == ("written", 3)
     assert booted.text("read.txt") == ""
     assert "is given up" not in booted.outcome.console
+
+
+# A band for each write, more than the queue holds, always.
+WRITERS = """
+import os, mmap, threading, time
+began = time.monotonic()
+def write(number):
+    fd, block, at = os.open("/dev/shd0", os.O_WRONLY | os.O_DIRECT), mmap.mmap(-1, 4096), number
+    while time.monotonic() - began < 120:
+        at = (at * 7919 + 12345) % 4001
+        os.pwrite(fd, block, at << 25)
+        written[number] += 1
+written = [0] * 64
+threads = [threading.Thread(target=write, args=(number,)) for number in range(64)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(min(written), sum(written))
+"""
+
+
+def test_what_is_sent_again_keeps_its_order(bench: Bench) -> None:
+    """A drive that cleans a band for each write is late with some of its queue, and each of them gets its turn."""
+    program = bench.folder / "many.py"
+    program.write_text(WRITERS)
+    full = drive.changed(drive.find("st8000as0002"), "translation.cache_entries", 64)
+    full = drive.changed(full, "buffer.dirty_extents_max", 4)
+    steps = [
+        job.write("/sys/block/shd0/queue/io_timeout", "4000"),
+        job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}"], stdout="many.txt"),
+        job.read("/sys/block/shd0/shingle/counters"),
+    ]
+    booted = bench.boot(
+        steps, drive=bench.empty(profile=full, capacity_bytes=140 << 30), files=(program,), expected=tuple(Trouble)
+    )
+    resets = json.loads(str(booted.outcome.steps[-1].extra["text"]))["resets"]
+    assert resets >= 5
+    assert "is given up" not in booted.outcome.console
+    fewest, written_in_all = map(int, booted.text("many.txt").split())
+    assert fewest >= 1 and written_in_all >= 100
 
 
 def test_two_runs_are_equal(bench: Bench) -> None:

@@ -14,8 +14,8 @@ use crate::fs::FileSystem;
 use crate::victim::{Cleaning, Live};
 use zoned::{ZoneId, ZonedDevice};
 
-/// Bytes that move in one part.
-pub(crate) const PART_BYTES: u64 = 16 << 20;
+/// Bytes that move in one part: a writer waits for it, and each part ends with a root record, which takes 75 ms of a disk.
+pub(crate) const PART_BYTES: u64 = 128 << 20;
 /// Nodes of the catalog that are read for one part: each may cost a seek.
 const PART_NODES: u64 = 32;
 

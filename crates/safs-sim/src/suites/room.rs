@@ -19,7 +19,7 @@ const NEAR_SECTORS: u64 = 2048;
 /// What of the usable space has to be used when it is said to be full.
 pub const USED_PERCENT: u64 = 90;
 /// What moves in one part of a zone, and for each byte that is accepted (`safs`: `PART_BYTES`, `MOVES_FOR_ACCEPTED`).
-const PART_BYTES: u64 = 16 << 20;
+const PART_BYTES: u64 = 128 << 20;
 const MOVES_FOR_ACCEPTED: u64 = 32;
 /// Files up to so many bytes are small ones.
 const SMALL_BYTES: u64 = 65_536;

@@ -37,6 +37,7 @@
 #include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
+#include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
@@ -179,6 +180,7 @@ static struct shingle_dev {
 	struct shingle_files	*file;		/* constant but for ->trace */
 	struct shingle_drive	*drive;		/* [model_lock] */
 	struct request		*request[MAX_TAGS]; /* [model_lock] in the drive */
+	struct list_head	sent;		/* [model_lock] the same, as sent */
 	struct hrtimer		timer;		/* [model_lock] next_event() */
 	struct shingle_geometry	geometry;	/* constant */
 	struct blk_mq_tag_set	tag_set;
@@ -310,6 +312,7 @@ static blk_status_t to_status(int err)
 
 /* What goes with each request, in memory of the block layer. */
 struct shingle_cmd {
+	struct list_head sent;		/* in shingle_dev::sent */
 	blk_status_t	status;		/* kept here until ->complete */
 	u32		sense;		/* as in struct shingle_completion */
 	u32		retries;	/* after it took too long */
@@ -366,10 +369,11 @@ static void finish(struct shingle_dev *shd,
 	if (WARN_ON(done->tag >= MAX_TAGS || !shd->request[done->tag]))
 		return;
 	rq = shd->request[done->tag];
+	cmd = blk_mq_rq_to_pdu(rq);
 	shd->request[done->tag] = NULL;
+	list_del(&cmd->sent);
 	if (!err && req_op(rq) == REQ_OP_READ)
 		err = get_data(shd, rq);
-	cmd = blk_mq_rq_to_pdu(rq);
 	cmd->status = to_status(err);
 	cmd->sense = done->sense;
 	tell_sense(rq, done->sense);
@@ -470,6 +474,7 @@ static u32 drive_flags(struct request *rq)
 
 static int submit(struct shingle_dev *shd, struct request *rq, u64 now_ns)
 {
+	struct shingle_cmd *cmd = blk_mq_rq_to_pdu(rq);
 	u64 sector;
 	u32 sectors;
 	int op = drive_op(rq, &sector, &sectors);
@@ -487,6 +492,7 @@ static int submit(struct shingle_dev *shd, struct request *rq, u64 now_ns)
 	if (err)
 		return err;
 	shd->request[rq->tag] = rq;
+	list_add_tail(&cmd->sent, &shd->sent);
 	requests++;
 	if (requests == cut)
 		power_cut(now_ns);
@@ -532,6 +538,7 @@ static void retry(struct shingle_dev *shd, struct request *rq)
 
 	lockdep_assert_held(&model_lock);
 	shd->request[rq->tag] = NULL;
+	list_del(&cmd->sent);
 	/* What only happened to wait beside it is not counted. */
 	if (late)
 		cmd->retries++;
@@ -549,13 +556,15 @@ static void retry(struct shingle_dev *shd, struct request *rq)
 
 /*
  * As libata does it: the link is reset, the drive forgets all requests, and
- * they are sent again. Unlike a SCSI host, this one does not first wait until
- * the others have ended or are late, too.
+ * they are sent again, in their order: a drive that is late with a part of its
+ * queue would otherwise be late with the same ones until they are given up.
+ * Unlike a SCSI host, this one does not first wait until the others have ended
+ * or are late, too.
  */
 static enum blk_eh_timer_return timed_out(struct request *rq)
 {
 	struct shingle_dev *shd = rq->q->queuedata;
-	unsigned int tag;
+	struct shingle_cmd *cmd, *next;
 	unsigned long flags;
 	u64 now_ns;
 
@@ -576,9 +585,8 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 	pr_warn("%s: %s at sector %llu took longer than %u s: the link is reset\n",
 		shd->disk->disk_name, blk_op_str(req_op(rq)),
 		(u64)blk_rq_pos(rq), rq->timeout / HZ);
-	for (tag = 0; tag < MAX_TAGS; tag++)
-		if (shd->request[tag])
-			retry(shd, shd->request[tag]);
+	list_for_each_entry_safe(cmd, next, &shd->sent, sent)
+		retry(shd, blk_mq_rq_from_pdu(cmd));
 	arm(shd);
 	spin_unlock_irqrestore(&model_lock, flags);
 	blk_mq_delay_kick_requeue_list(rq->q, RESET_MS);
@@ -1091,6 +1099,7 @@ static int __init shingle_init(void)
 		hrtimer_init(&shd->timer, CLOCK_MONOTONIC,
 			     HRTIMER_MODE_ABS_HARD);
 		shd->timer.function = timer_fires;
+		INIT_LIST_HEAD(&shd->sent);
 		err = add_disk_of(shd, major);
 		if (err)
 			fail(SHINGLE_EXIT_SETUP,
