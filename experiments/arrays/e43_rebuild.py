@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A disk of an array is replaced: by what md writes, in order, and by what a file system's resilver writes.
 
-Arrays of four equal disks with RAID 5 and RAID 6, half full of one file, lose a disk and rebuild on a fifth, idle and
-while ten blocks of 4 KiB a second are overwritten and synced. A resilver is a generator on one disk: pieces of 32 KiB,
+Arrays of four equal disks lose one of them and rebuild on a fifth, idle and while ten blocks of 4 KiB a second are
+overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. A resilver is a generator on one disk: pieces of 32 KiB,
 ten at a time, in the order of the disk or in none, which is what RAIDZ writes (Ars Technica, June 2020: records that
 are split into 24 to 44 KiB; OpenZFS, issue 10214). The published cases are of the WD40EFAX: more than nine days where
 conventional disks took some sixteen hours under ZFS, and hardly a difference under md.
@@ -16,7 +16,8 @@ from shingle.lab import IN_MACHINE, Expectation, Experiment, Record, bars, busy_
 
 CONVENTIONAL = "wd30ezr"
 SHINGLED = ("wd40efax", "st8000as0002")
-LEVELS = ("5", "6")
+# Of md, and Btrfs.
+LEVELS = ("5", "6", "10", "btrfs")
 IDLE, LOADED = "", "-loaded"
 FILL, REBUILD, RESILVER = "Fill", "Rebuild", "Resilver"
 ORDERED, SCATTERED = "resilver-ordered", "resilver-scattered"
@@ -30,7 +31,7 @@ LIMIT_S = 30 * 24 * 3600
 
 @dataclass(frozen=True)
 class Array(workload.Plan):
-    """An array of the machine's first four disks is filled, and rebuilds on the fifth."""
+    """An array of the machine's first four disks is filled, and rebuilds on the fifth; `level` as LEVELS has it."""
 
     level: str = ""
     loaded: bool = False
@@ -75,7 +76,7 @@ class Resilver(workload.Plan):
 
 def array(level: str, load: str) -> str:
     """The name in records of what stands in a file system's place."""
-    return f"raid{level}{load}"
+    return f"raid{level}{load}" if level.isdigit() else f"{level}{load}"
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:

@@ -4,6 +4,7 @@
 # An array of four disks that loses one and rebuilds on a fifth. Runs inside the machine:
 #
 #     array.sh make LEVEL MEMBER_GIB    /dev/shd0 to 3 as /dev/md0, ext4 on it, half full; disk 3 is then gone
+#     array.sh make btrfs MEMBER_GIB    the same with Btrfs, of data and metadata two copies
 #     array.sh rebuild                  on /dev/shd4, until it is done
 #     array.sh rebuild REPORT           the same, while ten blocks of 4 KiB a second are overwritten and synced
 #     array.sh stop
@@ -17,42 +18,65 @@ usage() {
 	exit 2
 }
 
+# One file of so many MiB, which is overwritten later.
+fill() {
+	fallocate -l "$1M" $here/file
+	dd if=/dev/zero of=$here/file bs=1M count="$1" conv=notrunc status=none
+	sync
+}
+
 make() {
+	mkdir -p $here
+	if [ "$1" = btrfs ]; then
+		mkfs.btrfs -q -K -d raid1 -m raid1 /dev/shd[0-3] >/dev/null
+		mount -t btrfs /dev/shd0 $here
+		fill $(($2 << 10))
+		umount $here
+		btrfs device scan --forget /dev/shd3
+		mount -t btrfs -o degraded /dev/shd0 $here
+		return
+	fi
 	# All disks are empty, so the parity is right.
 	mdadm --create $md --quiet --run --assume-clean --level="$1" --raid-devices=4 \
 		--size=$(($2 << 20)) --bitmap=internal --metadata=1.2 /dev/shd[0-3]
 	mkfs.ext4 -q -E nodiscard $md
-	mkdir -p $here
 	mount $md $here
-	# One file, which is overwritten later.
-	blocks=$(($(stat -f -c %b $here) * $(stat -f -c %S $here) / 2 >> 20))
-	fallocate -l "${blocks}M" $here/file
-	dd if=/dev/zero of=$here/file bs=1M count="$blocks" conv=notrunc status=none
-	sync
+	fill $(($(stat -f -c %b $here) * $(stat -f -c %S $here) / 2 >> 20))
 	mdadm --quiet $md --fail /dev/shd3 --remove /dev/shd3
 }
 
-rebuild() {
-	mdadm --quiet $md --add /dev/shd4
-	if [ $# -eq 1 ]; then
-		python3 -I "$beside" $here/file /tmp/stop "$1" &
-	fi
+# Until md has written all of the new disk.
+wait_for_md() {
 	# The kernel's thread begins a little later.
 	sleep 5
 	while grep -q -e recovery -e resync /proc/mdstat; do
 		sleep 1
 	done
-	touch /tmp/stop
-	wait
 	if ! grep -q '\[UUUU\]' /proc/mdstat; then
 		echo 'array.sh: the array has lost a disk' >&2
 		exit 1
 	fi
 }
 
+rebuild() {
+	if [ $# -eq 1 ]; then
+		python3 -I "$beside" $here/file /tmp/stop "$1" &
+	fi
+	if [ -e $md ]; then
+		mdadm --quiet $md --add /dev/shd4
+		wait_for_md
+	else
+		btrfs replace start -B 4 /dev/shd4 $here
+	fi
+	touch /tmp/stop
+	wait
+}
+
 stop() {
 	umount $here
-	mdadm --quiet --stop $md
+	if [ -e $md ]; then
+		mdadm --quiet --stop $md
+	fi
 }
 
 case ${1-}:$# in

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,12 +121,20 @@ impl MountOptions {
     }
 }
 
+/// This program once more. A group is named, its own, so that the standard library starts it by fork: posix_spawn of glibc asks
+/// for the handler of each signal, which takes as long as reading a superblock.
+fn again() -> io::Result<Command> {
+    let mut program = Command::new(std::env::current_exe()?);
+    program.gid(rustix::process::getgid().as_raw());
+    Ok(program)
+}
+
 /// Starts this program again, in a session of its own, and waits until it has mounted. The child's standard output is a
 /// pipe: a byte means that it is mounted.
 pub fn in_background(arguments: &[String]) -> Outcome {
     let failed = |why: io::Error| format!("starting in the background: {why}");
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut child = again()
+        .map_err(failed)?
         .args(arguments)
         .arg("--foreground")
         .env(READY, "1")
@@ -285,7 +294,7 @@ struct Unmounter {
 
 impl Unmounter {
     fn start(directory: &Path) -> io::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut process = again()?
             .arg("unmount-when-told")
             .arg(directory)
             .current_dir("/")

@@ -357,6 +357,11 @@ def without_idling(variant: FileSystem) -> FileSystem:
     return _with_queue(variant, "iosched/slice_idle", "0")
 
 
+def with_patience(variant: FileSystem, seconds: int) -> FileSystem:
+    """The same on a host that waits so long for a request before it resets the link; Linux waits 30 s."""
+    return _with_queue(variant, "io_timeout", str(seconds * 1000))
+
+
 def _with_queue(variant: FileSystem, name: str, value: str) -> FileSystem:
     setting = (f"/sys/block/{Path(job.DEVICE).name}/queue/{name}", value)
     return replace(variant, settings=(*variant.settings, setting))

@@ -17,7 +17,9 @@ OUT = "/run/out"
 
 
 def mount(fs: str, options: str = "", *, directory: str = MOUNT_POINT, may_fail: bool = False) -> Step:
-    step: Step = {"do": "mount", "fs": fs, "options": options, "dir": directory, "device": DEVICE}
+    # What is in memory has no disk: tools would take it for mounted.
+    device = "none" if fs == "tmpfs" else DEVICE
+    step: Step = {"do": "mount", "fs": fs, "options": options, "dir": directory, "device": device}
     return step | {"may_fail": True} if may_fail else step
 
 
