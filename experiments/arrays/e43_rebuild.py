@@ -2,10 +2,11 @@
 """A disk of an array is replaced: by what md writes, in order, and by what a file system's resilver writes.
 
 Arrays of four equal disks lose one of them and rebuild on a fifth, idle and while ten blocks of 4 KiB a second are
-overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. A resilver is a generator on one disk: pieces of 32 KiB,
-ten at a time, in the order of the disk or in none, which is what RAIDZ writes (Ars Technica, June 2020: records that
-are split into 24 to 44 KiB; OpenZFS, issue 10214). The published cases are of the WD40EFAX: more than nine days where
-conventional disks took some sixteen hours under ZFS, and hardly a difference under md.
+overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. A
+resilver is a generator on one disk: pieces of 32 KiB, ten at a time, in the order of the disk or in none, which is
+what RAIDZ writes (Ars Technica, June 2020: records that are split into 24 to 44 KiB; OpenZFS, issue 10214). The
+published cases are of the WD40EFAX: more than nine days where conventional disks took some sixteen hours under ZFS,
+and hardly a difference under md.
 """
 
 from collections.abc import Sequence
@@ -65,6 +66,8 @@ class Resilver(workload.Plan):
             "name": RESILVER, "filename": job.DEVICE, "rw": "randwrite" if self.scattered else "write",
             "bs": PIECE_BYTES, "size": round(RESILVER_BYTES * self.scales[RESILVER]), "iodepth": AT_ONCE,
             "ioengine": "libaio", "direct": 1, "randseed": self.seed, "allow_mounted_write": 1,
+            # One word over and over, which takes no memory of the host.
+            "buffer_pattern": "0x5a5a5a5a",
         }  # fmt: skip
         argv = ("/usr/bin/fio", "--minimal", *(f"--{key}={value}" for key, value in told.items()))
         clean = job.wait_clean(limit_s=LIMIT_S)

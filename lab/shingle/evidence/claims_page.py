@@ -339,7 +339,11 @@ def _file(chosen: Experiment) -> str:
 
 # Pages with a table that is filled in from records; the rest of them is written by hand.
 _HEADLINES = {ROOT / "README.md": "front_page.md.j2", ROOT / "docs/guide/owners-guide.md": "owners_guide.md.j2"}
-_TABLES = _HEADLINES | {RESULTS / "shown.md": "shown.md.j2", ROOT / "docs/guide/tune.md": "tune.md.j2"}
+_TABLES = _HEADLINES | {
+    RESULTS / "shown.md": "shown.md.j2",
+    ROOT / "docs/guide/tune.md": "tune.md.j2",
+    ROOT / "docs/guide/nas.md": "nas.md.j2",
+}
 _BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
 
