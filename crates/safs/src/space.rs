@@ -15,9 +15,10 @@ const EMPTIER_PERCENT: u64 = 25;
 const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
-/// Zones' worth of room below which some is made before anyone asks. What moves early may die next: with two, 3 % more moved
-/// (e30, application 2 where the log is first).
-const LOW_ZONES: u64 = 1;
+/// Room below which some is made before anyone asks: two zones, or so many blocks, or one zone if that is more. What moves early
+/// may die next: with two zones of 256 MiB, 3 % more moved (e30, application 2 where the log is first). With one of 4 MiB, a
+/// call cleaned for too long.
+const LOW_BLOCKS: u64 = (8 << 20) / BLOCK as u64;
 /// What the next write may need: the kernel's largest, and its headers.
 const NEXT_WRITE_BLOCKS: u64 = 512;
 /// So much moves for what was accepted: a zone that is worth moving gives a twentieth at least, less its headers.
@@ -125,7 +126,8 @@ impl<D: ZonedDevice> FileSystem<D> {
 
     /// Whether room is made before anyone asks: little is left beside what waits and the reserve.
     fn is_low(&self) -> bool {
-        self.log_blocks_left() < LOW_ZONES * u64::from(self.disk.geometry().capacity_blocks)
+        let zone = u64::from(self.disk.geometry().capacity_blocks);
+        self.log_blocks_left() < zone.max(LOW_BLOCKS.min(2 * zone))
     }
 
     /// Makes room until there is enough, if there will be.
