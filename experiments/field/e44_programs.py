@@ -11,13 +11,18 @@ from pathlib import Path
 
 from shingle.lab import IN_MACHINE, Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, job, run, workload
 
-CONVENTIONAL, SHINGLED = "wd30ezr", ("st8000as0002",)
+CONVENTIONAL, SHINGLED = "wd30ezr", ("st8000as0002", "wd40efax")
 DRIVES = (*SHINGLED, CONVENTIONAL)
 STOCK, TUNED, SMR = "ext4", "ext4-tuned", "ext4-smr"
-FILE_SYSTEMS = (STOCK, TUNED, SMR, "f2fs", "nilfs2", "btrfs", "xfs")
+LINUX = (STOCK, TUNED, SMR, "f2fs", "nilfs2", "btrfs", "xfs")
+# What disks are sold with.
+SOLD_WITH = ("ntfs3", "exfat")
+FILE_SYSTEMS = (*LINUX, *SOLD_WITH)
 PROGRAMS = (
     "SqliteWal", "SqliteRollback", "Postgres", "Mail", "Torrent", "Rsync", "Packages", "Photos", "Bundle", "Video",
 )  # fmt: skip
+# exFAT has no hard links.
+CANNOT = {"exfat": ("Rsync",)}
 # What is synced each time.
 OPERATIONS = {
     "SqliteWal": "transaction", "SqliteRollback": "transaction", "Postgres": "transaction", "Mail": "delivery",
@@ -55,11 +60,16 @@ class Programs(workload.Plan):
         return [*found, job.umount(phase=workload.UNMOUNT), clean]
 
 
+def able(file_system: str) -> tuple[str, ...]:
+    """The programs that can work there."""
+    return tuple(each for each in PROGRAMS if each not in CANNOT.get(file_system, ()))
+
+
 def runs(scale: float, seed: int) -> list[run.Run]:
-    plan = Programs(PROGRAMS, dict.fromkeys(PROGRAMS, scale), seed)
     tuned = replace(fs.with_allocation(fs.find(STOCK), goal=True, stream=True), name=TUNED)
     variants = [tuned if name == TUNED else fs.find(name) for name in FILE_SYSTEMS]
-    return [run.Run(drive.find(disk), variant, plan, may_fail=True) for disk in DRIVES for variant in variants]
+    plans = {each.name: Programs(able(each.name), dict.fromkeys(able(each.name), scale), seed) for each in variants}
+    return [run.Run(drive.find(disk), each, plans[each.name], may_fail=True) for disk in DRIVES for each in variants]
 
 
 def work_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
@@ -83,13 +93,13 @@ def longest_s(records: Sequence[Record], disk: str, file_system: str, program: s
 
 
 def all_s(records: Sequence[Record], disk: str, file_system: str) -> float:
-    """All programs, with the cleaning."""
-    return sum(until_quiet_s(records, disk, file_system, each) for each in PROGRAMS)
+    """All programs that can work there, with the cleaning."""
+    return sum(until_quiet_s(records, disk, file_system, each) for each in able(file_system))
 
 
 def all_cleaning_s(records: Sequence[Record], disk: str, file_system: str) -> float:
-    """All programs, the cleaning alone."""
-    return sum(cleaning_s(records, disk, file_system, each) for each in PROGRAMS)
+    """The cleaning after these programs alone."""
+    return sum(cleaning_s(records, disk, file_system, each) for each in able(file_system))
 
 
 def times(records: Sequence[Record], disk: str, file_system: str, program: str, than: str = STOCK) -> float:
@@ -111,8 +121,8 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
             def parts(own: Sequence[Record], name: str = name, disk: str = disk) -> list[tuple[str, float]]:
                 return [
-                    ("programs", sum(work_s(own, disk, name, each) for each in PROGRAMS)),
-                    ("cleaning", sum(cleaning_s(own, disk, name, each) for each in PROGRAMS)),
+                    ("programs", sum(work_s(own, disk, name, each) for each in able(name))),
+                    ("cleaning", all_cleaning_s(own, disk, name)),
                 ]
 
             rows.append(bars.of_parts(name, records, parts))
@@ -134,7 +144,7 @@ EXPERIMENT = Experiment(
             lambda records: all(
                 (all_s(records, disk, SMR) < all_s(records, disk, other)) == (other not in FIRST)
                 for disk in SHINGLED
-                for other in FILE_SYSTEMS
+                for other in LINUX
                 if other != SMR
             ),
         ),
@@ -142,6 +152,14 @@ EXPERIMENT = Experiment(
             "what is left to clean is less than a fifth of what stock ext4 leaves",
             lambda records: all(
                 all_cleaning_s(records, disk, SMR) * 5 < all_cleaning_s(records, disk, STOCK) for disk in SHINGLED
+            ),
+        ),
+        Expectation(
+            "and less than a fifth of what NTFS and exFAT leave",
+            lambda records: all(
+                all_cleaning_s(records, disk, SMR) * 5 < all_cleaning_s(records, disk, each)
+                for disk in SHINGLED
+                for each in SOLD_WITH
             ),
         ),
         Expectation(

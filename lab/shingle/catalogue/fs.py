@@ -13,7 +13,7 @@ others are refused by their tools. Which drive takes which is held in drive_file
 | ext4 | the rest | `REQ_META` | extents of the journal's inode, its superblock included | block 0 |
 | xfs | the rest | `REQ_META` | extent of the internal log | null |
 | btrfs | the rest | `REQ_META`: tree blocks, log trees, superblocks | null | null |
-| f2fs, nilfs2, safs | everything | null: not marked on requests | null | null |
+| f2fs, nilfs2, ntfs3, exfat, safs | everything | null: not marked on requests | null | null |
 """
 
 from __future__ import annotations
@@ -284,6 +284,23 @@ _ALL = (
         classes=frozenset({"metadata", "journal"}),
         probe=_XFS_PROBE,
         check=("/sbin/xfs_repair", "-n", "-f"),
+    ),
+    FileSystem(
+        name="ntfs3",
+        kernel_name="ntfs3",
+        summary="NTFS as the kernel writes it (ntfs3)",
+        mkfs=("/sbin/mkntfs", "-q", "-Q", "-F", "-T"),
+        version=("/sbin/mkntfs", "--version"),
+        check=("/bin/ntfsfix", "-n"),
+    ),
+    FileSystem(
+        name="exfat",
+        kernel_name="exfat",
+        summary="exFAT, without a journal and without links",
+        mkfs=("/sbin/mkfs.exfat",),
+        version=("/sbin/mkfs.exfat", "-V"),
+        reserves_space=False,
+        check=("/sbin/fsck.exfat", "-n"),
     ),
     FileSystem(
         name="safs",
