@@ -6,10 +6,10 @@ lab/in_machine/programs.py has their patterns. `ext4-tuned` is stock ext4 with t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from shingle.lab import IN_MACHINE, Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, job, run, workload
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, programs, run
 
 CONVENTIONAL, SHINGLED = "wd30ezr", ("st8000as0002", "wd40efax")
 DRIVES = (*SHINGLED, CONVENTIONAL)
@@ -28,36 +28,8 @@ OPERATIONS = {
     "SqliteWal": "transaction", "SqliteRollback": "transaction", "Postgres": "transaction", "Mail": "delivery",
     "Packages": "package",
 }  # fmt: skip
-SCRIPT = IN_MACHINE / "programs.py"
-REPORT = "/run/report.json"
-LIMIT_S = 7 * 24 * 3600
 # They write what is synced in one place, and no journal besides.
 FIRST = ("nilfs2", "f2fs")
-
-
-@dataclass(frozen=True)
-class Programs(workload.Plan):
-    """Each program prepares its folder, and works when the disk is quiet."""
-
-    def files(self) -> tuple[Path, ...]:
-        return (SCRIPT,)
-
-    def steps(self) -> list[job.Step]:
-        clean = job.wait_clean(limit_s=LIMIT_S)
-        found = []
-        for name in self.names:
-            told = (name, f"{job.MOUNT_POINT}/{name}", f"{self.scales[name]:g}", str(self.seed))
-
-            def step(do: str, *more: str, phase: str | None = None, told: tuple[str, ...] = told) -> job.Step:
-                argv = ("/usr/bin/python3", "-I", f"{job.OUT}/{SCRIPT.name}", do, *told, *more)
-                return job.run(argv, limit_s=LIMIT_S, phase=phase)
-
-            found += [
-                step("prepare"), job.sync(), job.drop_caches(), clean,
-                step("work", REPORT, phase=name), job.sync(phase=name), job.read(REPORT, phase=name),
-                job.drop_caches(), clean,
-            ]  # fmt: skip
-        return [*found, job.umount(phase=workload.UNMOUNT), clean]
 
 
 def able(file_system: str) -> tuple[str, ...]:
@@ -68,7 +40,7 @@ def able(file_system: str) -> tuple[str, ...]:
 def runs(scale: float, seed: int) -> list[run.Run]:
     tuned = replace(fs.with_allocation(fs.find(STOCK), goal=True, stream=True), name=TUNED)
     variants = [tuned if name == TUNED else fs.find(name) for name in FILE_SYSTEMS]
-    plans = {each.name: Programs(able(each.name), dict.fromkeys(able(each.name), scale), seed) for each in variants}
+    plans = {each.name: programs.plan(able(each.name), scale=scale, seed=seed) for each in variants}
     return [run.Run(drive.find(disk), each, plans[each.name], may_fail=True) for disk in DRIVES for each in variants]
 
 

@@ -100,12 +100,12 @@ def sync_folder(folder: Path) -> None:
 class SqliteWal(Program):
     """SQLite: one row of a table of 250 MB is changed in each transaction, write-ahead log, synchronous=FULL."""
 
-    MODE, TRANSACTIONS, ROWS, ROW = "wal", 5_000, 250_000, 1_000
+    MODE, SYNCHRONOUS, TRANSACTIONS, ROWS, ROW = "wal", "FULL", 5_000, 250_000, 1_000
 
     def connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.folder / "data.db", isolation_level=None)
         database.execute(f"PRAGMA journal_mode={self.MODE}").fetchall()
-        database.execute("PRAGMA synchronous=FULL")
+        database.execute(f"PRAGMA synchronous={self.SYNCHRONOUS}")
         return database
 
     def prepare(self) -> None:
@@ -120,18 +120,48 @@ class SqliteWal(Program):
     def work(self) -> None:
         database = self.connect()
         for number in range(self.count(self.TRANSACTIONS)):
-            row = self.chance.randrange(self.count(self.ROWS))
-            # SQLite writes no page that stays as it is.
-            body = number.to_bytes(8, "big") + self.bytes(self.ROW - 8)
-            with self.meter.operation("transaction", self.ROW):
-                database.execute("UPDATE item SET body = ? WHERE id = ?", (body, row))
+            self.change(database, [number])
         database.close()
+
+    def change(self, database: sqlite3.Connection, numbers: list[int]) -> None:
+        """A row for each number, in one transaction. SQLite writes no page that stays as it is."""
+        rows = [
+            (number.to_bytes(8, "big") + self.bytes(self.ROW - 8), self.chance.randrange(self.count(self.ROWS)))
+            for number in numbers
+        ]
+        with self.meter.operation("transaction", self.ROW * len(rows)):
+            if len(rows) > 1:
+                database.execute("BEGIN")
+            for row in rows:
+                database.execute("UPDATE item SET body = ? WHERE id = ?", row)
+            if len(rows) > 1:
+                database.execute("COMMIT")
 
 
 class SqliteRollback(SqliteWal):
     """The same with a rollback journal, SQLite's default."""
 
     MODE, TRANSACTIONS = "delete", 2_000
+
+
+class SqliteNormal(SqliteWal):
+    """SqliteWal with synchronous=NORMAL: the log is synced before its pages go home, not for each transaction. A power
+    cut may take the last transactions, and damages nothing (SQLite's documentation of the pragma)."""
+
+    SYNCHRONOUS = "NORMAL"
+
+
+class SqliteBatch(SqliteWal):
+    """SqliteWal with a hundred rows in each transaction."""
+
+    AT_ONCE = 100
+
+    def work(self) -> None:
+        database = self.connect()
+        numbers = list(range(self.count(self.TRANSACTIONS)))
+        for first in range(0, len(numbers), self.AT_ONCE):
+            self.change(database, numbers[first : first + self.AT_ONCE])
+        database.close()
 
 
 class Postgres(Program):
@@ -166,7 +196,7 @@ class Postgres(Program):
                 size = self.PAGE * (1 + first)
                 which, place = divmod(at, self.LOG)
                 os.pwrite(log[which % 4], self.bytes(size), min(place, self.LOG - size))
-                os.fdatasync(log[which % 4])
+                self.commit(log[which % 4])
                 at += size
             if (number + 1) % self.CHECKPOINT == 0 or number + 1 == transactions:
                 with self.meter.operation("checkpoint", len(changed) * self.PAGE):
@@ -175,12 +205,28 @@ class Postgres(Program):
         for fd in (*heap, *log):
             os.close(fd)
 
+    def commit(self, log: int) -> None:
+        os.fdatasync(log)
+
     def checkpoint(self, heap: list[int], pages: list[int]) -> None:
         for page in pages:
             which, place = divmod(page * self.PAGE, self.SEGMENT)
             os.pwrite(heap[which], self.bytes(self.PAGE), place)
         for fd in heap:
             os.fsync(fd)
+
+
+class PostgresAsync(Postgres):
+    """Postgres with synchronous_commit=off: the log is synced every 200 ms (wal_writer_delay). A power cut may take the
+    transactions of three times that, and damages nothing (PostgreSQL's documentation, chapter 28.4)."""
+
+    DELAY_NS = 200_000_000
+    synced_ns = 0
+
+    def commit(self, log: int) -> None:
+        if time.monotonic_ns() - self.synced_ns >= self.DELAY_NS:
+            os.fdatasync(log)
+            self.synced_ns = time.monotonic_ns()
 
 
 class Mail(Program):
@@ -215,6 +261,7 @@ class Torrent(Program):
     """A client of BitTorrent: sparse files whose pieces come in any order, in blocks of 16 KiB, without a sync."""
 
     BLOCK = 16 * KIB
+    ALLOCATED = False
     FILES = ((16 * KIB, 256 * MIB), (256 * KIB, 512 * MIB), (4 * MIB, 1 << 30))
 
     def work(self) -> None:
@@ -222,11 +269,20 @@ class Torrent(Program):
             pieces = list(range(max(1, self.count(full) // piece)))
             self.chance.shuffle(pieces)
             with (self.folder / f"{piece}").open("wb", buffering=0) as file:
-                file.truncate(len(pieces) * piece)
+                if self.ALLOCATED:
+                    os.posix_fallocate(file.fileno(), 0, len(pieces) * piece)
+                else:
+                    file.truncate(len(pieces) * piece)
                 for each in pieces:
                     with self.meter.operation("piece", piece):
                         for start in range(0, piece, self.BLOCK):
                             os.pwrite(file.fileno(), self.bytes(self.BLOCK), each * piece + start)
+
+
+class TorrentAllocated(Torrent):
+    """Torrent that allocates its files whole, as clients can be told to."""
+
+    ALLOCATED = True
 
 
 class Rsync(Program):
@@ -267,6 +323,8 @@ class Packages(Program):
     """dpkg: the files of a package are written beside the old ones, synced, and renamed; then its list of packages."""
 
     PACKAGES, FILES, STATUS = 200, 20, 2 * MIB
+    # Whether each file is synced; the list always is.
+    SYNCED = True
 
     def prepare(self) -> None:
         for package in range(self.count(self.PACKAGES)):
@@ -275,9 +333,9 @@ class Packages(Program):
                 self.write(self.folder / f"{package}" / f"{number}", self.between(KIB, 256 * KIB))
         self.write(self.folder / "status", self.STATUS)
 
-    def replace(self, path: Path, size: int) -> None:
+    def replace(self, path: Path, size: int, *, sync: bool = True) -> None:
         beside = path.with_name(f"{path.name}.dpkg-new")
-        self.write(beside, size, sync=True)
+        self.write(beside, size, sync=sync)
         beside.rename(path)
         self.meter.written += size
 
@@ -285,9 +343,16 @@ class Packages(Program):
         for package in range(self.count(self.PACKAGES)):
             with self.meter.operation("package"):
                 for number in range(self.FILES):
-                    self.replace(self.folder / f"{package}" / f"{number}", self.between(KIB, 256 * KIB))
+                    path = self.folder / f"{package}" / f"{number}"
+                    self.replace(path, self.between(KIB, 256 * KIB), sync=self.SYNCED)
                 self.replace(self.folder / "status", self.STATUS)
                 sync_folder(self.folder)
+
+
+class PackagesUnsafe(Packages):
+    """Packages with dpkg --force-unsafe-io: a power cut may leave files of packages empty."""
+
+    SYNCED = False
 
 
 class Photos(Program):
@@ -359,8 +424,11 @@ class Video(Program):
 
 PROGRAMS = {
     each.__name__: each
-    for each in (SqliteWal, SqliteRollback, Postgres, Mail, Torrent, Rsync, Packages, Photos, Bundle, Video)
-}
+    for each in (
+        SqliteWal, SqliteRollback, SqliteNormal, SqliteBatch, Postgres, PostgresAsync, Mail, Torrent, TorrentAllocated,
+        Rsync, Packages, PackagesUnsafe, Photos, Bundle, Video,
+    )
+}  # fmt: skip
 
 
 def main(do: str, name: str, folder: str, scale: str, seed: str, report: str = "") -> None:

@@ -64,8 +64,8 @@ def test_files_survive_200000_operations(bench: Bench) -> None:
 
 @pytest.mark.long
 @pytest.mark.sanitize
-def test_files_survive_200000_operations_below_the_sanitizers(sanitizing_bench: Bench) -> None:
-    booted = stress.run(sanitizing_bench, mix(8_000), stress.fsx(200_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
+def test_files_survive_40000_operations_below_the_sanitizers(sanitizing_bench: Bench) -> None:
+    booted = stress.run(sanitizing_bench, mix(2_000), stress.fsx(40_000, seed=SEED), seed=SEED, host_limit_s=LONG_S)
     assert_was_exercised(booted)
 
 

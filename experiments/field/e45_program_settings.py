@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the programs' own settings save on a shingled disk: with each program of e44 that has one, the same with it.
+
+lab/in_machine/programs.py says what each setting gives up. The disk is quiet before each program.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, drive, fs, programs, run
+
+DRIVES = ("st8000as0002", "wd40efax")
+STOCK, SMR = "ext4", "ext4-smr"
+FILE_SYSTEMS = (STOCK, SMR)
+# The program as it is, and with a setting.
+SETTINGS = {
+    "SqliteNormal": "SqliteWal",
+    "SqliteBatch": "SqliteWal",
+    "PostgresAsync": "Postgres",
+    "PackagesUnsafe": "Packages",
+    "TorrentAllocated": "Torrent",
+}
+PROGRAMS = tuple(dict.fromkeys((*SETTINGS.values(), *SETTINGS)))
+FIVEFOLD = ("SqliteBatch", "PackagesUnsafe")
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    plan = programs.plan(PROGRAMS, scale=scale, seed=seed)
+    return [run.Run(drive.find(disk), fs.find(name), plan) for disk in DRIVES for name in FILE_SYSTEMS]
+
+
+def work_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """Until all is synced."""
+    return float(cell(records, file_system, program, disk)["virtual_s"])
+
+
+def cleaning_s(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """What the disk then goes on cleaning."""
+    return float(cell(records, file_system, program, disk)["cleaning_s"])
+
+
+def saved(records: Sequence[Record], disk: str, file_system: str, setting: str) -> float:
+    """How many times as fast the program is with the setting, without the cleaning."""
+    return work_s(records, disk, file_system, SETTINGS[setting]) / work_s(records, disk, file_system, setting)
+
+
+def until_quiet(records: Sequence[Record], disk: str, file_system: str, setting: str) -> float:
+    """The same with the cleaning."""
+    both = [busy_s(cell(records, file_system, each, disk)) for each in (SETTINGS[setting], setting)]
+    return float(both[0] / both[1])
+
+
+def draw(records: Sequence[Record], stem: Path) -> None:
+    panels = []
+    for disk in DRIVES:
+        rows = []
+        for program in PROGRAMS:
+            for name in FILE_SYSTEMS:
+
+                def parts(
+                    own: Sequence[Record], name: str = name, disk: str = disk, program: str = program
+                ) -> list[tuple[str, float]]:
+                    took, cleaned = work_s(own, disk, name, program), cleaning_s(own, disk, name, program)
+                    return [("program", took), ("cleaning", cleaned)]
+
+                rows.append(bars.of_parts(f"{program}, {name}", records, parts))
+        panels.append(bars.Panel(disk, "virtual s", rows))
+    bars.draw(panels, stem)
+
+
+EXPERIMENT = Experiment(
+    name="e45-program-settings",
+    claim="settings that programs have make some of them five times as fast on a shingled disk",
+    runs=runs,
+    phases=PROGRAMS,
+    scaling="The disks and their caches are not scaled.",
+    expectations=(
+        Expectation(
+            "SQLite with a hundred rows a transaction, and packages whose files are not synced, are five times as fast",
+            lambda records: all(
+                saved(records, disk, name, each) >= 5 for disk in DRIVES for name in FILE_SYSTEMS for each in FIVEFOLD
+            ),
+        ),
+        Expectation(
+            "no setting makes a program slower until the disk is quiet, but for allocating a torrent's files",
+            lambda records: all(
+                until_quiet(records, disk, name, each) >= 1
+                for disk in DRIVES
+                for name in FILE_SYSTEMS
+                for each in SETTINGS
+                if each != "TorrentAllocated"
+            ),
+        ),
+        Expectation(
+            "with each setting ext4 with data in order leaves less to clean than stock ext4",
+            lambda records: all(
+                cleaning_s(records, disk, SMR, each) < cleaning_s(records, disk, STOCK, each)
+                for disk in DRIVES
+                for each in SETTINGS
+            ),
+        ),
+    ),
+    numbers={"work_s": work_s, "cleaning_s": cleaning_s, "saved": saved, "until_quiet": until_quiet},
+    draw=draw,
+)
