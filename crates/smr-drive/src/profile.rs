@@ -102,6 +102,8 @@ pub struct Interface {
 pub struct Buffer {
     /// Whether a write is acknowledged when it is in the buffer, and not only when it is on the medium.
     pub write_cache: bool,
+    /// Whether a write may pass an earlier one for which there is no place in the translation layer.
+    pub writes_pass: bool,
     /// Blocks it may hold that are not yet on the medium.
     pub dirty_blocks_max: u64,
     /// Separate pieces these may form.
@@ -360,6 +362,7 @@ pub mod sample {
             },
             buffer: Buffer {
                 write_cache: true,
+                writes_pass: false,
                 dirty_blocks_max: 2048,
                 dirty_extents_max: 256,
                 hold_ns: 20_000_000,

@@ -10,8 +10,8 @@
 mod common;
 
 use common::{
-    small_conventional, small_host_managed, small_overwritten, small_s_blocks, small_shingled,
-    World,
+    small_conventional, small_host_managed, small_overwritten, small_passing, small_s_blocks,
+    small_shingled, World,
 };
 use proptest::prelude::*;
 use smr_drive::profile::Profile;
@@ -171,6 +171,7 @@ macro_rules! layers {
 layers! {
     conventional: small_conventional(),
     static_mapping: small_shingled(),
+    static_mapping_with_writes_that_pass: small_passing(),
     overwritten_cache: small_overwritten(),
     s_blocks: small_s_blocks(),
     host_managed: small_host_managed(),

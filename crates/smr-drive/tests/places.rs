@@ -7,7 +7,9 @@
 
 mod common;
 
-use common::{small_conventional, small_overwritten, small_s_blocks, small_shingled};
+use common::{
+    small_conventional, small_overwritten, small_passing, small_s_blocks, small_shingled,
+};
 use proptest::prelude::*;
 use smr_drive::counters::Counters;
 use smr_drive::mechanics::arm::Arm;
@@ -341,6 +343,7 @@ macro_rules! layers {
 layers! {
     conventional_blocks_are_where_they_are_said_to_be: small_conventional(),
     static_mapping_blocks_are_where_they_are_said_to_be: small_shingled(),
+    static_mapping_blocks_are_where_they_are_said_to_be_when_writes_pass: small_passing(),
     overwritten_cache_blocks_are_where_they_are_said_to_be: small_overwritten(),
     s_blocks_are_where_they_are_said_to_be: small_s_blocks(),
 }

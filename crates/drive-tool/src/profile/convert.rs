@@ -61,6 +61,7 @@ pub fn convert(text: &ProfileText) -> Result<Profile, ProfileError> {
         interface: interface(text),
         buffer: Buffer {
             write_cache: text.get_or("buffer.write_cache", 1.0) != 0.0,
+            writes_pass: text.get_or("translation.writes_pass", 0.0) != 0.0,
             dirty_blocks_max: blocks(text.get("buffer.dirty_max") * MIB),
             dirty_extents_max: text.get("buffer.dirty_extents_max") as u32,
             hold_ns: ns(text.get("buffer.hold")),

@@ -47,6 +47,7 @@ const STATIC_MAPPING: &[Rule] = &[
     ("translation.stream_min", "MiB", 0.01, 65536.0),
     ("translation.stream_memory", "s", 0.0, 3600.0),
     ("translation.stream_runs", "1", 1.0, 1000.0),
+    ("translation.writes_pass", "boolean", 0.0, 1.0),
 ];
 
 const PERSISTENT_CACHE: &[Rule] = &[
@@ -123,8 +124,9 @@ const S_BLOCKS: &[Rule] = &[
 ];
 
 /// Keys that need not be there.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 6] = [
     "buffer.write_cache",
+    "translation.writes_pass",
     "translation.zone_capacity",
     "translation.zone_bands",
     "translation.cache_overwritten",

@@ -179,26 +179,40 @@ impl Drive {
         }
     }
 
-    /// Lets writes into the buffer, in their order.
+    /// Lets writes into the buffer, in their order. If the profile says so, they pass one for which only the layer has no
+    /// place, unless they are about a block of it.
     fn admit(&mut self, now_ns: u64) -> Blocked {
-        while let Some(pending) = self.writes.front() {
+        let mut passed: Vec<BlockRange> = Vec::new();
+        while let Some(pending) = self.writes.get(passed.len()) {
             let range = pending.request.blocks();
             let limits = &self.state.profile.buffer;
             let has_piece = self.buffer.piece_count() < limits.dirty_extents_max as usize
                 || self.buffer.absorbs(range);
             if self.buffer.blocks() >= limits.dirty_blocks_max || !has_piece {
-                return Blocked::ByBuffer;
+                if passed.is_empty() {
+                    return Blocked::ByBuffer;
+                }
+                break;
             }
-            if !self.translation.accepts(range, &self.buffer) {
+            let waits = passed.iter().any(|earlier| earlier.overlaps(range));
+            if !waits && self.translation.accepts(range, &self.buffer) {
+                self.admit_one(passed.len(), now_ns);
+                continue;
+            }
+            if !limits.writes_pass {
                 return Blocked::ByTranslation;
             }
-            self.admit_first(now_ns);
+            passed.push(range);
         }
-        Blocked::Not
+        if passed.is_empty() {
+            Blocked::Not
+        } else {
+            Blocked::ByTranslation
+        }
     }
 
-    fn admit_first(&mut self, now_ns: u64) {
-        let Some(pending) = self.writes.pop_front() else {
+    fn admit_one(&mut self, place: usize, now_ns: u64) {
+        let Some(pending) = self.writes.remove(place) else {
             return;
         };
         let range = pending.request.blocks();
@@ -249,7 +263,7 @@ impl Drive {
             }
             if blocked != Blocked::Not && self.buffer.is_clean() {
                 // Nothing in the way and still no place: a request larger than the drive's limits. It goes alone.
-                self.admit_first(now_ns);
+                self.admit_one(0, now_ns);
                 continue;
             }
             self.rests(now_ns);

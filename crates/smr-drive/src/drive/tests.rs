@@ -339,6 +339,43 @@ fn a_run_that_grows_needs_places_in_an_overwritten_cache_too() {
 }
 
 #[test]
+fn writes_pass_one_that_waits_for_the_cache_but_not_over_its_blocks() {
+    // A full map, a small write that must wait, and one at `lba` that is large enough to stream.
+    let order = |writes_pass: bool, lba: u64| {
+        let mut profile = sample::shingled(1 << 30, 3_000, 10);
+        profile.buffer.writes_pass = writes_pass;
+        if let Translation::StaticMapping(mapping) = &mut profile.translation {
+            mapping.stream_min_blocks = 256;
+        }
+        let mut drive = used(profile);
+        let mut now_ns = 0;
+        for i in 0..10u64 {
+            let write = Request {
+                flags: FLAG_FUA,
+                ..request(i + 1, Op::Write, i * 160_000, 8)
+            };
+            now_ns = perform(&mut drive, now_ns, write);
+        }
+        for (tag, byte, sector, sectors) in [(11, 1, 80_000, 8), (12, 2, lba, 2_048)] {
+            drive.put(tag, 0, &vec![byte; sectors * 512]).unwrap();
+            let write = request(tag, Op::Write, sector, sectors as u32);
+            drive.submit(now_ns, write).unwrap();
+        }
+        let mut tags = Vec::new();
+        while tags.len() < 2 {
+            drive.advance(now_ns, 2, |done| tags.push(done.tag));
+            drive.check_invariants();
+            now_ns = drive.next_event().unwrap_or(now_ns);
+        }
+        finish_all(&mut drive);
+        (tags, read(&mut drive, 80_000, 1)[0])
+    };
+    assert_eq!(order(false, 400_000), (vec![11, 12], 1));
+    assert_eq!(order(true, 400_000), (vec![12, 11], 1));
+    assert_eq!(order(true, 79_000), (vec![11, 12], 2));
+}
+
+#[test]
 fn what_comes_while_its_band_is_cleaned_stays_in_the_cache() {
     for mut drive in [shingled(3_000, 1_000), overwritten(3_000, 1_000)] {
         let write = |tag| Request {

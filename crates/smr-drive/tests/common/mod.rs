@@ -82,7 +82,14 @@ pub fn small_shingled() -> Profile {
     soon(sample::shingled(64 << 20, 2048, 48))
 }
 
-/// The same with a cache that is overwritten and holds less.
+/// The same, whose writes pass one that waits for the cache.
+pub fn small_passing() -> Profile {
+    let mut profile = small_shingled();
+    profile.buffer.writes_pass = true;
+    profile
+}
+
+/// `small_shingled` with a cache that is overwritten and holds less.
 pub fn small_overwritten() -> Profile {
     soon(sample::overwritten(64 << 20, 256, 48))
 }
