@@ -59,10 +59,13 @@ def _percentiles(waits: list[int]) -> dict[str, int]:
 class Program:
     """One program in its own folder. `scale` multiplies how much there is and how much is done."""
 
+    # The program that this is with another setting: both draw the same.
+    OF = ""
+
     def __init__(self, folder: Path, scale: float, seed: int) -> None:
         self.folder = folder
         self.scale = scale
-        self.chance = random.Random(f"{type(self).__name__} {seed}")
+        self.chance = random.Random(f"{self.OF or type(self).__name__} {seed}")
         self.data = random.Random(seed).randbytes(8) * MIB
         self.meter = Meter()
 
@@ -148,12 +151,14 @@ class SqliteNormal(SqliteWal):
     """SqliteWal with synchronous=NORMAL: the log is synced before its pages go home, not for each transaction. A power
     cut may take the last transactions, and damages nothing (SQLite's documentation of the pragma)."""
 
+    OF = "SqliteWal"
     SYNCHRONOUS = "NORMAL"
 
 
 class SqliteBatch(SqliteWal):
     """SqliteWal with a hundred rows in each transaction."""
 
+    OF = "SqliteWal"
     AT_ONCE = 100
 
     def work(self) -> None:
@@ -220,6 +225,7 @@ class PostgresAsync(Postgres):
     """Postgres with synchronous_commit=off: the log is synced every 200 ms (wal_writer_delay). A power cut may take the
     transactions of three times that, and damages nothing (PostgreSQL's documentation, chapter 28.4)."""
 
+    OF = "Postgres"
     DELAY_NS = 200_000_000
     synced_ns = 0
 
@@ -282,6 +288,7 @@ class Torrent(Program):
 class TorrentAllocated(Torrent):
     """Torrent that allocates its files whole, as clients can be told to."""
 
+    OF = "Torrent"
     ALLOCATED = True
 
 
@@ -352,6 +359,7 @@ class Packages(Program):
 class PackagesUnsafe(Packages):
     """Packages with dpkg --force-unsafe-io: a power cut may leave files of packages empty."""
 
+    OF = "Packages"
     SYNCED = False
 
 
