@@ -15,10 +15,13 @@ const EMPTIER_PERCENT: u64 = 25;
 const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
-/// Room below which some is made before anyone asks: two zones, or so many blocks, or one zone if that is more. What moves early
-/// may die next: with two zones of 256 MiB, 3 % more moved (e30, application 2 where the log is first). With one of 4 MiB, a
-/// call cleaned for too long.
-const LOW_BLOCKS: u64 = (8 << 20) / BLOCK as u64;
+/// Room below which some is made before anyone asks: one zone, which the data that move may open, and as much as another or so
+/// many blocks, which the log has meanwhile. With less, nothing was left in the middle of a zone, and all the rest of it had to
+/// move in one call. What moves early may die next: with two zones of 256 MiB ahead, 3 % more moved (e30, application 2 where
+/// the log is first).
+const LOW_BLOCKS: u64 = (64 << 20) / BLOCK as u64;
+/// So much has to be owed before a part is emptied.
+const OWED_BYTES: u64 = 16 << 20;
 /// What the next write may need: the kernel's largest, and its headers.
 const NEXT_WRITE_BLOCKS: u64 = 512;
 /// So much moves for what was accepted: a zone that is worth moving gives a twentieth at least, less its headers.
@@ -107,10 +110,10 @@ impl<D: ZonedDevice> FileSystem<D> {
         if self.log_blocks_left() < NEXT_WRITE_BLOCKS {
             self.policy.owed_bytes += died_since;
         }
-        let part = PART_BYTES.min(self.zone_bytes());
+        let least = OWED_BYTES.min(self.zone_bytes());
         for _ in 0..=since * MOVES_FOR_ACCEPTED / PART_BYTES {
             let changed = accepted + self.zones.died;
-            if self.policy.owed_bytes < part || changed < self.policy.room_retry_bytes {
+            if self.policy.owed_bytes < least || changed < self.policy.room_retry_bytes {
                 break;
             }
             let before = self.counters.moved_bytes;
@@ -127,7 +130,7 @@ impl<D: ZonedDevice> FileSystem<D> {
     /// Whether room is made before anyone asks: little is left beside what waits and the reserve.
     fn is_low(&self) -> bool {
         let zone = u64::from(self.disk.geometry().capacity_blocks);
-        self.log_blocks_left() < zone.max(LOW_BLOCKS.min(2 * zone))
+        self.log_blocks_left() < zone + LOW_BLOCKS.min(zone)
     }
 
     /// Makes room until there is enough, if there will be.
