@@ -343,6 +343,7 @@ _TABLES = _HEADLINES | {
     RESULTS / "shown.md": "shown.md.j2",
     ROOT / "docs/guide/tune.md": "tune.md.j2",
     ROOT / "docs/guide/nas.md": "nas.md.j2",
+    ROOT / "docs/guide/programs.md": "programs.md.j2",
 }
 _BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
