@@ -124,6 +124,12 @@ def resilver_s(records: Sequence[Record], disk: str, name: str) -> float:
     return float(busy_s(cell(records, name, RESILVER, disk)))
 
 
+def rewritten(records: Sequence[Record], disk: str, name: str) -> float:
+    """Bytes that cleaning rewrites for each byte of a resilver."""
+    found = cell(records, name, RESILVER, disk)
+    return float(found["counters"]["rewritten_bytes"] / found["total_written_bytes"])
+
+
 def terabyte_days(records: Sequence[Record], disk: str, name: str) -> float:
     """What a terabyte would take at this rate."""
     return resilver_s(records, disk, name) * 1e12 / RESILVER_BYTES / 86_400
@@ -184,6 +190,13 @@ EXPERIMENT = Experiment(
                 for disk in (CONVENTIONAL, *SHINGLED)
             ),
         ),
+        Expectation(
+            "and each in the disk's order",
+            lambda records: all(
+                cell(records, ORDERED, RESILVER, disk)["total_written_bytes"] >= RESILVER_BYTES
+                for disk in (CONVENTIONAL, *SHINGLED)
+            ),
+        ),
     ),
     numbers={
         "rebuild_s": rebuild_s,
@@ -191,6 +204,7 @@ EXPERIMENT = Experiment(
         "longest_s": longest_s,
         "cleaning_meanwhile": cleaning_meanwhile,
         "resilver_s": resilver_s,
+        "rewritten": rewritten,
         "terabyte_days": terabyte_days,
         "times": times,
     },

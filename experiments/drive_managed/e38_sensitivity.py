@@ -113,8 +113,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def found(records: Sequence[Record], file_system: str, phase: str, setting: str) -> Record:
     """Each setting has a file system of its own name, so the drive's changed name is not needed."""
-    wanted = named(file_system, setting)
-    return cell([each for each in records if each["file_system"] == wanted], wanted, phase)
+    return cell(records, named(file_system, setting), phase)
 
 
 def gain(records: Sequence[Record], phase: str, setting: str = MIDDLE, cleaned: bool = False) -> float:

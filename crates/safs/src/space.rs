@@ -15,8 +15,8 @@ const EMPTIER_PERCENT: u64 = 25;
 const WAITING_FILES_MAX: u64 = 16_384;
 /// Zones emptied for one request. Twenty of the fullest that are worth moving give one.
 const ROOM_ROUNDS: usize = 64;
-/// Room below which some is made before anyone asks: one zone, which the data that move may open, and as much as another or so
-/// many blocks, which the log has meanwhile. With less, nothing was left in the middle of a zone, and all the rest of it had to
+/// Room below which some is made before anyone asks: one zone, which the data that move may open, and so many blocks for the log
+/// meanwhile, another zone at most. With less, nothing was left in the middle of a zone, and all the rest of it had to
 /// move in one call. What moves early may die next: with two zones of 256 MiB ahead, 3 % more moved (e30, application 2 where
 /// the log is first).
 const LOW_BLOCKS: u64 = (64 << 20) / BLOCK as u64;
