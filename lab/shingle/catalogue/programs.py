@@ -22,10 +22,14 @@ class Programs(workload.Plan):
     def files(self) -> tuple[Path, ...]:
         return (SCRIPT,)
 
-    def steps(self) -> list[job.Step]:
+    # Phases that are none of the script's.
+    beside: tuple[str, ...] = ()
+
+    def work(self) -> list[job.Step]:
+        """All but the unmount."""
         clean = job.wait_clean(limit_s=_LIMIT_S)
         found = []
-        for name in self.names:
+        for name in (each for each in self.names if each not in self.beside):
             told = (name, f"{job.MOUNT_POINT}/{name}", f"{self.scales[name]:g}", str(self.seed))
 
             def step(do: str, *more: str, phase: str | None = None, told: tuple[str, ...] = told) -> job.Step:
@@ -37,7 +41,10 @@ class Programs(workload.Plan):
                 step("work", _REPORT, phase=name), job.sync(phase=name), job.read(_REPORT, phase=name),
                 job.drop_caches(), clean,
             ]  # fmt: skip
-        return [*found, job.umount(phase=workload.UNMOUNT), clean]
+        return found
+
+    def steps(self) -> list[job.Step]:
+        return [*self.work(), job.umount(phase=workload.UNMOUNT), job.wait_clean(limit_s=_LIMIT_S)]
 
 
 def plan(names: tuple[str, ...], *, scale: float, seed: int) -> Programs:

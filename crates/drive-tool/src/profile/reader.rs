@@ -13,7 +13,8 @@ const COMMON: &[Rule] = &[
     ("host.capacity", "B", 1048576.0, 1e15),
     ("host.logical_block", "B", 512.0, 4096.0),
     ("host.physical_block", "B", 512.0, 4096.0),
-    ("platters.spindle", "rpm", 1000.0, 20000.0),
+    // Half a revolution is also what a solid-state disk takes to find a page.
+    ("platters.spindle", "rpm", 1000.0, 1e6),
     ("platters.heads", "1", 1.0, 64.0),
     ("platters.outer_rate", "MB/s", 1.0, 1000.0),
     ("platters.inner_rate", "MB/s", 1.0, 1000.0),
