@@ -21,6 +21,7 @@ from harness import Bench
 from kernel import (
     stress,
     test_cleaner,
+    test_external_journal,
     test_features,
     test_inline_data,
     test_kept_log,
@@ -526,6 +527,11 @@ def second_fsync(bench: Bench) -> None:
     test_regression_faults.test_an_fsync_behind_a_commit_that_failed_fails_too(bench, LAZY)
 
 
+def overwritten_elsewhere(bench: Bench) -> None:
+    elsewhere = test_external_journal.test_what_fsync_promised_is_there_with_a_journal_on_another_disk
+    elsewhere(bench, "", test_external_journal.OVERWRITTEN)
+
+
 def protected_error(bench: Bench) -> None:
     test_read_only.test_an_error_in_a_kept_log_waits_for_a_drive_that_can_be_written(bench, protect=True)
 
@@ -619,6 +625,8 @@ GUARDS = (
     ),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
+    Guard("H29", "commit-ahead-of-data", test_external_journal.test_no_commit_of_another_disk_is_ahead_of_data, "stale"),
+    Guard("H29", "flush-promised-only", overwritten_elsewhere, "was promised"),
     Guard("H26", "flag-of-an-old-copy", frozen_error, "a read-only mount sent the log home"),
     Guard("H23", "error-moved-anyway", protected_error, r"[1-9]\d* writes"),
 )
@@ -648,4 +656,4 @@ def test_each_mutant_has_a_line_in_the_list() -> None:
     """That each has a guard, too, is seen where those of data in order are (test_mutants_data.py)."""
     listed = (ROOT / "tests/mutants/README.md").read_text()
     assert [name for name in sorted({guard.mutant for guard in GUARDS}) if f"`{name}`" not in listed] == []
-    assert [number for number in range(1, 29) if f"| H{number} |" not in listed] == []
+    assert [number for number in range(1, 30) if f"| H{number} |" not in listed] == []
