@@ -134,7 +134,7 @@ EXPERIMENT = Experiment(
             lambda records: all(times(records, disk, SMR, each) <= 1.2 for disk in SHINGLED for each in PROGRAMS),
         ),
         Expectation(
-            "on the conventional disk no program but the sparse bundle takes more than a fifth longer than with stock ext4",
+            "on the conventional disk no program but the sparse bundle takes over a fifth longer than with stock ext4",
             lambda records: all(
                 times(records, CONVENTIONAL, SMR, each) <= 1.2 for each in PROGRAMS if each != "Bundle"
             ),

@@ -78,8 +78,8 @@ EXPERIMENT = Experiment(
     scaling="The disks and their caches are not scaled.",
     expectations=(
         Expectation(
-            "packages whose files are not synced are five times as fast, and SQLite three times with a hundred rows in a"
-            " transaction",
+            "packages whose files are not synced are five times as fast, and SQLite three times with a hundred rows in"
+            " a transaction",
             lambda records: all(
                 saved(records, disk, name, each) >= least
                 for disk in DRIVES

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from shingle.build.tools import FSX, PJDFSTEST
-from shingle.catalogue import drive, fs, programs, synced, workload
+from shingle.catalogue import drive, fio, fs, programs, synced, workload
 from shingle.evidence import bars, plot, table
 from shingle.machine import console, job, machine
 from shingle.paths import IN_MACHINE
@@ -36,7 +36,7 @@ from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 __all__ = (
     "FSX", "IN_MACHINE", "PJDFSTEST", "Basis", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded",
     "Record", "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console",
-    "drive", "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s", "plot",
-    "programs", "reads_claim", "run", "seconds", "speedup", "speedup_claim", "synced", "table", "unmount_ms",
+    "drive", "fio", "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s",
+    "plot", "programs", "reads_claim", "run", "seconds", "speedup", "speedup_claim", "synced", "table", "unmount_ms",
     "workload", "written_mib_s",
 )  # fmt: skip

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A file is overwritten at random, 4 KiB at a time and synced now and then, until the cache has long been full.
+
+On a disk that is half full, 70 and 90 % full; where the blocks are drawn with a skew (Zipf, 1.1) and where each is as
+likely. What is written goes in ten parts, each with its time and latencies, so that one sees what comes after the
+drive's persistent cache is full. All file systems have the same disk; those of ext4 have logs of 1 GiB.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shingle.lab import Expectation, Experiment, Record, bars, cell, drive, fio, fs, job, run, workload
+
+DRIVE = "st8000as0002"
+# All of this is a tenth, but for the share of the disk that is used: 50 GB would be written.
+CACHE_GIB, CACHE_ENTRIES = 2.5, 18_000
+CAPACITY_BYTES = 100 << 30
+SPAN_BYTES, WRITTEN_BYTES = 16 << 30, 5_000_000_000
+MEMORY_MIB = 1638
+STOCK, OFF, ON = "ext4-1g", "ext4-lazy-1g", "ext4-smr-1g"
+FILE_SYSTEMS = (STOCK, OFF, ON, "f2fs", "nilfs2", "btrfs", "xfs")
+SKEWED, EVEN = "zipf", "uniform"
+DISTRIBUTIONS = {SKEWED: "zipf:1.1", EVEN: "random"}
+FULL_PERCENT = (50, 70, 90)
+FSYNC_EVERY, BLOCK_BYTES = 16, 4096
+PREPARE = "Prepare"
+PARTS = tuple(f"Part{number}" for number in range(1, 11))
+LAST = PARTS[-1]
+MOST_S = 5.0
+
+
+@dataclass(frozen=True)
+class Overwrites(workload.Plan):
+    """The disk is filled to a share, with the file that is then overwritten."""
+
+    distribution: str = ""
+    full_percent: int = 0
+
+    def steps(self) -> list[job.Step]:
+        scale = self.scales[LAST]
+        span = round(SPAN_BYTES * scale) >> 20 << 20
+        filler = (round(CAPACITY_BYTES * scale * self.full_percent / 100) >> 20 << 20) - span
+        clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
+        found = [
+            job.load("sequential_write", {"path": "filler", "length_bytes": filler}, phase=PREPARE),
+            job.load("sequential_write", {"path": "random", "length_bytes": span}, phase=PREPARE),
+            job.sync(phase=PREPARE), job.drop_caches(), clean,
+        ]  # fmt: skip
+        for number, part in enumerate(PARTS):
+            text = "\n".join([
+                "[overwrite]", f"directory={job.MOUNT_POINT}", "filename=random", f"size={span}", "rw=randwrite",
+                f"random_distribution={DISTRIBUTIONS[self.distribution]}", f"bs={BLOCK_BYTES}", "norandommap=1",
+                f"io_size={round(WRITTEN_BYTES * scale / len(PARTS))}", f"fsync={FSYNC_EVERY}", "ioengine=psync",
+                "overwrite=1", "fallocate=none", "invalidate=0", "disk_util=0", "thread=1", "",
+            ])  # fmt: skip
+            # Each part draws blocks of its own, and of Zipf the same ones are likely: fio hashes a block's rank.
+            found += fio.steps(part, text, seed=self.seed * len(PARTS) + number, only_create=False)
+            found.append(job.sync(phase=part))
+        return [*found, clean, job.umount(phase=workload.UNMOUNT), clean]
+
+
+def named(file_system: str, distribution: str, full_percent: int) -> str:
+    return f"{file_system}-{distribution}-{full_percent}"
+
+
+def variant(name: str) -> fs.FileSystem:
+    options = {STOCK: "", ON: "journal_lazy,data_relocate"}
+    return fs.ext4(name, name, 1024, options[name]) if name in options else fs.find(name)
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    profile = drive.changed(drive.find(DRIVE), "translation.cache", CACHE_GIB)
+    profile = drive.changed(profile, "translation.cache_entries", CACHE_ENTRIES)
+    names = (PREPARE, *PARTS)
+    return [
+        run.Run(
+            profile,
+            replace(variant(name), name=named(name, distribution, full)),
+            Overwrites(names, dict.fromkeys(names, scale), seed, distribution=distribution, full_percent=full),
+            memory_mib=MEMORY_MIB,
+            capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30,
+            may_fail=True,
+        )
+        for distribution in DISTRIBUTIONS
+        for full in FULL_PERCENT
+        for name in FILE_SYSTEMS
+    ]
+
+
+def found(records: Sequence[Record], file_system: str, distribution: str, full: int, part: str) -> Record:
+    return cell(records, named(file_system, distribution, full), part)
+
+
+def kib_s(records: Sequence[Record], file_system: str, distribution: str, full: int, part: str = LAST) -> float:
+    """What the program writes in a second of one part, until all of it is synced."""
+    each = found(records, file_system, distribution, full, part)
+    return float(each["load"]["user_written_bytes"] / each["virtual_s"] / 1024)
+
+
+def all_s(records: Sequence[Record], file_system: str, distribution: str, full: int) -> float:
+    """All parts, and the cleaning after the last."""
+    parts = [found(records, file_system, distribution, full, part) for part in PARTS]
+    return sum(float(each["virtual_s"]) for each in parts) + float(parts[-1]["cleaning_s"])
+
+
+def latency_ms(records: Sequence[Record], file_system: str, distribution: str, full: int, of: str) -> float:
+    """Of the last part: a percentile or the maximum of its fsyncs."""
+    return float(found(records, file_system, distribution, full, LAST)["load"]["latency_ns"]["fsync"][of]) / 1e6
+
+
+def longest_s(records: Sequence[Record], file_system: str, distribution: str, full: int) -> float:
+    """Of all parts, a write or an fsync."""
+    parts = [found(records, file_system, distribution, full, part)["load"]["latency_ns"] for part in PARTS]
+    return max(float(kind["max"]) for part in parts for kind in part.values()) / 1e9
+
+
+def draw(records: Sequence[Record], stem: Path) -> None:
+    panels = []
+    for distribution in DISTRIBUTIONS:
+        for full in FULL_PERCENT:
+            rows = []
+            for name in FILE_SYSTEMS:
+
+                def rates(
+                    own: Sequence[Record], name: str = name, distribution: str = distribution, full: int = full
+                ) -> list[tuple[str, float]]:
+                    return [("the last tenth", kib_s(own, name, distribution, full))]
+
+                rows.append(bars.of_parts(name, records, rates))
+            panels.append(bars.Panel(f"{distribution}, {full} % full", "KiB/s", rows))
+    bars.draw(panels, stem)
+
+
+EXPERIMENT = Experiment(
+    name="e47-overwrites",
+    claim="ext4 that puts data in order is overwritten at random ten times as fast as in place, once the cache is full",
+    runs=runs,
+    phases=(PREPARE, *PARTS),
+    scaling="The disk, its cache and map, the file, what is written and memory are a tenth; bands and the log are not.",
+    expectations=(
+        Expectation(
+            "with a skew, in the last tenth, at least ten times the bandwidth of the same without data in order",
+            lambda records: all(
+                kib_s(records, ON, SKEWED, full) >= 10 * kib_s(records, OFF, SKEWED, full) for full in FULL_PERCENT
+            ),
+        ),
+        Expectation(
+            f"with a skew no write or fsync takes more than {MOST_S:g} s",
+            lambda records: all(longest_s(records, ON, SKEWED, full) <= MOST_S for full in FULL_PERCENT),
+        ),
+        Expectation(
+            "without a skew, on a disk that is nearly full, all is written and the disk quiet no later than without it",
+            lambda records: all_s(records, ON, EVEN, 90) <= all_s(records, OFF, EVEN, 90),
+        ),
+    ),
+    numbers={"kib_s": kib_s, "all_s": all_s, "latency_ms": latency_ms, "longest_s": longest_s},
+    draw=draw,
+)
