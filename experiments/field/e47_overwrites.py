@@ -13,11 +13,12 @@ from pathlib import Path
 from shingle.lab import Expectation, Experiment, Record, bars, cell, drive, fio, fs, job, run, workload
 
 DRIVE = "st8000as0002"
-# All of this is a tenth, but for the share of the disk that is used: 50 GB would be written.
+# A tenth of the drive's, whatever the scale: it names the drive.
 CACHE_GIB, CACHE_ENTRIES = 2.5, 18_000
-CAPACITY_BYTES = 100 << 30
-SPAN_BYTES, WRITTEN_BYTES = 16 << 30, 5_000_000_000
-MEMORY_MIB = 1638
+# At scale 1.
+CAPACITY_BYTES = 1000 << 30
+SPAN_BYTES, WRITTEN_BYTES = 160 << 30, 50_000_000_000
+SCALE = 0.1
 STOCK, OFF, ON = "ext4-1g", "ext4-lazy-1g", "ext4-smr-1g"
 FILE_SYSTEMS = (STOCK, OFF, ON, "f2fs", "nilfs2", "btrfs", "xfs")
 SKEWED, EVEN = "zipf", "uniform"
@@ -78,7 +79,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
             profile,
             replace(variant(name), name=named(name, distribution, full)),
             Overwrites(names, dict.fromkeys(names, scale), seed, distribution=distribution, full_percent=full),
-            memory_mib=MEMORY_MIB,
+            memory_mib=max(512, round(run.PAPER_MEMORY_MIB * scale)),
             capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30,
             may_fail=True,
         )
@@ -137,7 +138,8 @@ EXPERIMENT = Experiment(
     claim="ext4 that puts data in order is overwritten at random ten times as fast as in place, once the cache is full",
     runs=runs,
     phases=(PREPARE, *PARTS),
-    scaling="The disk, its cache and map, the file, what is written and memory are a tenth; bands and the log are not.",
+    scale=SCALE,
+    scaling="The disk, its cache and map, the file, what is written and memory are scaled; bands and the log are not.",
     expectations=(
         Expectation(
             "with a skew, in the last tenth, at least ten times the bandwidth of the same without data in order",

@@ -6,7 +6,7 @@ mod common;
 use common::{at, host, path, used_host, write_run, Random, GIB_BLOCKS, MIB_BLOCKS, S};
 use drive_tool::host::Host;
 use smr_drive::profile::{Profile, Translation};
-use smr_drive::request::{Op, FLAG_FUA};
+use smr_drive::request::{Op, Request, FLAG_FUA};
 
 const DRIVE: &str = "st8000as0002";
 const BAND_BLOCKS: u64 = 10_240;
@@ -237,4 +237,68 @@ fn a_flush_ends_though_the_stream_behind_it_does_not() {
         flushed_ns < 800_000_000,
         "16 MiB and the buffer take a quarter of a second: {flushed_ns} ns, {completed}"
     );
+}
+
+/// How long a request waits that is made while one stream keeps the drive as busy as it can be.
+fn waits_beside_a_stream_ns(profile: Profile, op: Op, flags: u32) -> u64 {
+    const AT_ONCE: usize = 24;
+    let limit = 20 * GIB_BLOCKS;
+    // A zone's begin on drives with zones, and nowhere near the stream.
+    let far = (profile.capacity_blocks() / 2) & !(MIB_BLOCKS * 256 - 1);
+    let mut drive = Host::new(profile, 7).drive;
+    let request = |tag, op, range: zoned::BlockRange, flags| Request {
+        tag,
+        op,
+        flags,
+        lba: range.start.first_sector(),
+        sectors: (range.blocks() * 8) as u32,
+    };
+    let (mut now_ns, mut next, mut running) = (0, 0, 0);
+    let (mut asked_ns, mut done) = (None, false);
+    while !done && next < limit {
+        while running < AT_ONCE {
+            let write = request(1 + next, Op::Write, at(next, 256), 0);
+            drive.submit(now_ns, write).unwrap();
+            next += 256;
+            running += 1;
+        }
+        if asked_ns.is_none() && next > 4 * GIB_BLOCKS {
+            let range = if op == Op::Flush {
+                at(0, 0)
+            } else {
+                at(far, 1)
+            };
+            drive.submit(now_ns, request(0, op, range, flags)).unwrap();
+            asked_ns = Some(now_ns);
+        }
+        drive.advance(now_ns, usize::MAX, |completion| {
+            done |= completion.tag == 0;
+            running -= usize::from(completion.tag != 0);
+        });
+        now_ns = drive.next_event().unwrap().max(now_ns);
+    }
+    assert!(done, "it waits as long as the stream goes on");
+    now_ns - asked_ns.unwrap()
+}
+
+/// `dd` of a large file once starved the commit block of the journal for 30 s, six times, and ext4 gave up.
+#[test]
+fn no_flush_and_no_forced_write_waits_for_the_end_of_a_stream() {
+    let drives = path(DRIVE).parent().unwrap().to_owned();
+    let mut tried = 0;
+    for file in std::fs::read_dir(drives).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|end| end != "toml") {
+            continue;
+        }
+        for (op, flags) in [(Op::Flush, 0), (Op::Write, FLAG_FUA), (Op::Read, 0)] {
+            let profile = drive_tool::profile::load(&file).unwrap();
+            println!("{}, {op:?}", file.display());
+            let ns = waits_beside_a_stream_ns(profile, op, flags);
+            println!("  {:.3} s", ns as f64 / S);
+            assert!(ns < 2_000_000_000, "{} ns", ns);
+            tried += 1;
+        }
+    }
+    assert!(tried > 30);
 }

@@ -180,6 +180,7 @@ impl Bench {
             flush_epoch: flush.then_some(self.epoch),
             pressure: false,
             hold_ns: self.profile.buffer.hold_ns,
+            overdue: (flush && self.writes % 2 == 0).then_some(self.epoch),
         };
         self.epoch += u64::from(flush);
         let Some(destage) = self.layer.plan(&self.buffer, &self.arm, need) else {

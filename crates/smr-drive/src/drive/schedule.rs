@@ -19,6 +19,9 @@ use zoned::{Block, BlockRange, Pba};
 
 /// A read that has waited for longer goes first, however far it is.
 const READ_WAIT_MAX_NS: u64 = 200_000_000;
+/// The same of what a flush or FUA waits for. A guess: nobody has published how long a stream may go on before it, and no
+/// row of the validation comes near.
+const DURABLE_WAIT_MAX_NS: u64 = 1_000_000_000;
 /// Of a read's data, so much is still on its way over the cable when the last block leaves the medium.
 const READ_LINK_TAIL_BLOCKS: u64 = 16;
 
@@ -305,7 +308,28 @@ impl Drive {
             },
             pressure: half_full || blocked != Blocked::Not && self.translation.is_clean(),
             hold_ns: limits.hold_ns,
+            overdue: None,
         }
+    }
+
+    /// What leaves the buffer next. A stream that the host never ends must not keep others waiting for ever.
+    fn plan(&mut self, now_ns: u64, blocked: Blocked) -> Option<Destage> {
+        let need = self.need(now_ns, blocked);
+        // They came in their order.
+        let oldest = self.waiters.first();
+        let overdue = oldest.filter(|w| now_ns - w.pending.arrival_ns > DURABLE_WAIT_MAX_NS);
+        if let Some(waiter) = overdue {
+            let first = Need {
+                pressure: false,
+                overdue: Some(waiter.epoch),
+                ..need
+            };
+            let destage = self.translation.plan(&self.buffer, &self.arm, first);
+            if destage.is_some() {
+                return destage;
+            }
+        }
+        self.translation.plan(&self.buffer, &self.arm, need)
     }
 
     /// Starts the work whose turn it is; false if there is none.
@@ -324,8 +348,7 @@ impl Drive {
         {
             return true;
         }
-        let need = self.need(now_ns, blocked);
-        if let Some(destage) = self.translation.plan(&self.buffer, &self.arm, need) {
+        if let Some(destage) = self.plan(now_ns, blocked) {
             self.start_destage(now_ns, destage);
             return true;
         }

@@ -201,6 +201,7 @@ impl Drive {
             flush_epoch: Some(u64::MAX),
             pressure: true,
             hold_ns: 0,
+            overdue: None,
         };
         while !survivors.is_clean() {
             let Some(destage) = self.translation.plan(&survivors, &self.arm, need) else {

@@ -22,14 +22,18 @@ pub struct Need {
     pub pressure: bool,
     /// Longest that a piece may stay for no other reason.
     pub hold_ns: u64,
+    /// A flush or FUA of this epoch has waited for too long: only what it waits for is due, and no stream goes on before it.
+    pub overdue: Option<u64>,
 }
 
 impl Need {
     /// Whether somebody or something waits for this piece, apart from pressure.
     pub fn is_due(&self, piece: &Piece) -> bool {
-        piece.urgent
-            || self.flush_epoch.is_some_and(|epoch| piece.epoch <= epoch)
-            || piece.since_ns + self.hold_ns <= self.now_ns
+        let waited_for = piece.urgent || self.flush_epoch.is_some_and(|epoch| piece.epoch <= epoch);
+        match self.overdue {
+            Some(epoch) => waited_for && piece.epoch <= epoch,
+            None => waited_for || piece.since_ns + self.hold_ns <= self.now_ns,
+        }
     }
 
     /// False if certainly no piece is due.

@@ -257,21 +257,24 @@ impl SBlocks {
             let chunk = self.chunk(at, dirty_end);
             let s_block = self.map.range(self.map.locate(at).0);
             let full = chunk.end == s_block.end || chunk.blocks() >= self.destage_blocks_max;
-            let go = full || need.pressure || need.is_due_from(buffer, at);
+            let go =
+                full && need.overdue.is_none() || need.pressure || need.is_due_from(buffer, at);
             (!chunk.is_empty() && go).then(|| stream(chunk))
         })
     }
 
     /// A run that covers enough of an s-block from its first block on.
-    fn plan_new_stream(&self, buffer: &VolatileBuffer) -> Option<Destage> {
+    fn plan_new_stream(&self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
         if buffer.blocks() < self.stream_min() {
             return None;
         }
         let mut run = BlockRange::new(Block(0), Block(0));
-        for (range, _) in buffer.pieces() {
+        let mut has_turn = false;
+        for (range, piece) in buffer.pieces() {
             let goes_on = range.start == run.end;
             run = BlockRange::new(if goes_on { run.start } else { range.start }, range.end);
-            if run.blocks() < self.stream_min() {
+            has_turn = has_turn && goes_on || need.overdue.is_none() || need.is_due(piece);
+            if run.blocks() < self.stream_min() || !has_turn {
                 continue;
             }
             let first = Block(run.start.0.next_multiple_of(self.profile.s_block_blocks));
@@ -471,7 +474,7 @@ impl TranslationLayer for SBlocks {
         }
         self.streams.expire(need.now_ns);
         self.plan_continuation(buffer, need)
-            .or_else(|| self.plan_new_stream(buffer))
+            .or_else(|| self.plan_new_stream(buffer, need))
             .or_else(|| self.plan_append(buffer, need))
     }
 

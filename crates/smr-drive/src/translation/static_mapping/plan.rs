@@ -26,7 +26,7 @@ impl StaticMapping {
             return None;
         }
         self.plan_continuation(buffer, need)
-            .or_else(|| self.plan_new_stream(buffer))
+            .or_else(|| self.plan_new_stream(buffer, need))
             .or_else(|| self.plan_append(buffer, need, &Written::default()))
     }
 
@@ -45,7 +45,8 @@ impl StaticMapping {
     fn plan_continuation(&self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
         for run in self.streams.streaming() {
             let end = buffer.contiguous_end(run.end);
-            let long_enough = end.0 - run.end.0 >= self.destage_blocks_max;
+            let long_enough =
+                need.overdue.is_none() && end.0 - run.end.0 >= self.destage_blocks_max;
             if end > run.end && (long_enough || need.pressure || need.is_due_from(buffer, run.end))
             {
                 return Some(self.in_place(run.end, run.end, end));
@@ -56,7 +57,8 @@ impl StaticMapping {
         let candidates = self.streams.candidates().iter();
         for run in candidates.filter(|r| r.end.0 - r.start.0 + buffer.blocks() >= least) {
             let end = buffer.contiguous_end(run.end);
-            if end > run.end && end.0 - run.start.0 >= least {
+            let has_turn = need.overdue.is_none() || need.is_due_from(buffer, run.end);
+            if end > run.end && end.0 - run.start.0 >= least && has_turn {
                 return Some(self.in_place(run.start, run.end, end));
             }
         }
@@ -64,20 +66,19 @@ impl StaticMapping {
     }
 
     /// A run that is long enough before any of it left the buffer.
-    fn plan_new_stream(&self, buffer: &VolatileBuffer) -> Option<Destage> {
+    fn plan_new_stream(&self, buffer: &VolatileBuffer, need: Need) -> Option<Destage> {
         let least = self.profile.stream_min_blocks;
         if buffer.blocks() < least {
             return None;
         }
         let mut run = BlockRange::new(Block(0), Block(0));
-        for (range, _) in buffer.pieces() {
-            let start = if range.start == run.end {
-                run.start
-            } else {
-                range.start
-            };
+        let mut has_turn = false;
+        for (range, piece) in buffer.pieces() {
+            let goes_on = range.start == run.end;
+            let start = if goes_on { run.start } else { range.start };
             run = BlockRange::new(start, range.end);
-            if run.blocks() >= least {
+            has_turn = has_turn && goes_on || need.overdue.is_none() || need.is_due(piece);
+            if run.blocks() >= least && has_turn {
                 return Some(self.in_place(run.start, run.start, buffer.contiguous_end(run.end)));
             }
         }
