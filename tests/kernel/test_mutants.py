@@ -625,7 +625,12 @@ GUARDS = (
     ),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
-    Guard("H29", "commit-ahead-of-data", test_external_journal.test_no_commit_of_another_disk_is_ahead_of_data, "stale"),
+    Guard(
+        "H29",
+        "commit-ahead-of-data",
+        test_external_journal.test_no_commit_of_another_disk_is_ahead_of_data,
+        "stale",
+    ),
     Guard("H29", "flush-promised-only", overwritten_elsewhere, "was promised"),
     Guard("H26", "flag-of-an-old-copy", frozen_error, "a read-only mount sent the log home"),
     Guard("H23", "error-moved-anyway", protected_error, r"[1-9]\d* writes"),
