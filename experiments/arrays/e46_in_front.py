@@ -53,7 +53,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 
 def named(kind: str) -> fs.FileSystem:
-    """Stock ext4 with the name in records of what is in front; its journal may not be where the formatted disk has it."""
+    """Stock ext4, with what is in front as its name in records; its journal may not be where the disk was formatted."""
     return replace(fs.find(STOCK), name=kind, classes=frozenset({"metadata"}), probe=None)
 
 
@@ -126,9 +126,7 @@ EXPERIMENT = Experiment(
         ),
         Expectation(
             "with the way home and the cleaning all but bcache are done before data in order without an SSD",
-            lambda records: all(
-                (bill_s(records, each) < bill_s(records, SMR)) == (each != "bcache") for each in KINDS
-            ),
+            lambda records: all((bill_s(records, each) < bill_s(records, SMR)) == (each != "bcache") for each in KINDS),
         ),
     ),
     numbers={
