@@ -10,7 +10,7 @@
 #     front.sh drain KIND         until nothing is on it alone; the file system stays mounted
 #     front.sh stop KIND          after the file system is unmounted
 #
-# ext4 is on /dev/shd0 and mounted at /mnt when it begins, but for bcache made there already; afterwards it is mounted there again.
+# ext4 is on /dev/shd0, mounted at /mnt, when it begins, and mounted there again afterwards. For bcache it is made anew.
 set -eu
 disk=/dev/shd0 fast=/dev/shd1 mnt=/mnt
 export DM_DISABLE_UDEV=1
