@@ -61,6 +61,19 @@ def test_the_kernel_key_changes_with_the_drive_and_not_with_the_guest(
     assert first != build.kernel_key("sanitize", crates("1", "1"))
 
 
+def test_the_kernel_key_does_not_change_with_what_a_mail_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "source_key", lambda: "source")
+    monkeypatch.setattr(build, "compiler_version", lambda: "gcc")
+    one, two = "diff --git a/x b/x\n+int x;\n", "diff --git a/y b/y\n+int y;\n"
+
+    def key(text: str) -> str:
+        (tmp_path / "1.patch").write_text(text)
+        return build._kernel_key(Recipe({}, (tmp_path / "1.patch",)), [])
+
+    assert key(f"Because.\n---\n{one}{two}") == key(f"Therefore.\n---\n{one}{two}") == key(one + two)
+    assert len({key(one), key(two), key(one + two), key(two + one), key("--- a/x\n"), key("--- a/y\n")}) == 6
+
+
 def test_another_drive_builds_nothing_again() -> None:
     held = {path.name for path in build._crate_sources() if path.parent == paths.ROOT / "drives"}
     assert "st8000as0002.toml" in held

@@ -275,11 +275,25 @@ pub struct Probed {
     pub rows: Vec<Row>,
 }
 
-/// Probes a drive that has served, with all tests. `None`: it tells its zones when asked.
-pub fn probed(text: &ProfileText, seed: u64) -> Result<Option<Probed>, String> {
+/// What came of one drive, or why nobody would probe it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All tests ran.
+    Probed(Probed),
+    /// A host asks it for its zones.
+    TellsItsZones,
+    /// What the probe looks for are platters, seeks and bands.
+    HasNoArm,
+}
+
+/// Probes a drive that has served, with all tests.
+pub fn probed(text: &ProfileText, seed: u64) -> Result<Outcome, String> {
     let profile = convert(text).map_err(|why| why.to_string())?;
     if matches!(profile.translation, Translation::HostManaged(_)) {
-        return Ok(None);
+        return Ok(Outcome::TellsItsZones);
+    }
+    if text.get("seek.long_slope") == 0.0 && text.get("seek.long_base") == 0.0 {
+        return Ok(Outcome::HasNoArm);
     }
     let mut disk = SimulatedDisk::used(profile.clone(), seed);
     let mut session = Session::new(&mut disk, seed, |_| ());
@@ -298,7 +312,7 @@ pub fn probed(text: &ProfileText, seed: u64) -> Result<Option<Probed>, String> {
             OF_IDLE_CLEANING.join(", ")
         );
     }
-    Ok(Some(Probed { text: table, rows }))
+    Ok(Outcome::Probed(Probed { text: table, rows }))
 }
 
 /// A value for people.

@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use drive_tool::profile::read;
 use probe::block_device::{BlockDevice, Place};
-use probe::compare::{probed, shown, Probed};
+use probe::compare::{probed, shown, Outcome, Probed};
 use probe::disk::{Disk, Facts, Stop, BLOCK_BYTES};
 use probe::finding::{Confidence, Finding, Value};
 use probe::plan::Plan;
@@ -363,7 +363,8 @@ const MARK_END: &str = "<!-- table: end -->\n";
 
 fn table(drives: &[PathBuf], seed: u64, page: Option<&Path>) -> Result {
     let mut text = String::new();
-    let (mut agree, mut all, mut zoned) = (0, 0, Vec::new());
+    let (mut agree, mut all) = (0, 0);
+    let (mut zoned, mut armless) = (Vec::new(), Vec::new());
     for path in drives {
         let file = path.display().to_string();
         let source = std::fs::read_to_string(path)
@@ -371,8 +372,9 @@ fn table(drives: &[PathBuf], seed: u64, page: Option<&Path>) -> Result {
         let written = read(&file, &source).map_err(|why| Trouble::Wrong(why.to_string()))?;
         eprintln!("{file}");
         match probed(&written, seed).map_err(|why| Trouble::Failed(format!("{file}: {why}")))? {
-            None => zoned.push(written.name),
-            Some(Probed { text: part, rows }) => {
+            Outcome::TellsItsZones => zoned.push(written.name),
+            Outcome::HasNoArm => armless.push(written.name),
+            Outcome::Probed(Probed { text: part, rows }) => {
                 agree += rows.iter().filter(|r| r.agrees()).count();
                 all += rows.len();
                 let _ = writeln!(text, "{part}");
@@ -383,12 +385,13 @@ fn table(drives: &[PathBuf], seed: u64, page: Option<&Path>) -> Result {
         text,
         "In all {agree} of {all} agree within 15 % (seed {seed})."
     );
-    if !zoned.is_empty() {
-        let _ = writeln!(
-            text,
-            "Not probed, because they tell their zones when asked: {}.",
-            zoned.join(", ")
-        );
+    for (left, why) in [
+        (zoned, "they tell their zones when asked"),
+        (armless, "there is no arm to measure"),
+    ] {
+        if !left.is_empty() {
+            let _ = writeln!(text, "Not probed, because {why}: {}.", left.join(", "));
+        }
     }
     match page {
         None => print(&text),

@@ -372,12 +372,13 @@ def kernel_key(flavour: str, crates: Crates) -> str:
 
 
 def _kernel_key(made_of: kernel_tree.Recipe, options: Sequence[str], flags: Sequence[str] = ()) -> str:
-    """The key of a kernel: source, our files, patches in order, configuration, compiler."""
+    """The key of a kernel: source, our files, patches in order (not their mails' text), configuration, compiler."""
     key = ContentKey(f"kernel {_RECIPE_VERSION}").text("source", source_key()).text("gcc", compiler_version())
     for name, path in sorted(made_of.overlay.items()):
         key.file(name, path)
     for number, path in enumerate(made_of.patches):
-        key.file(str(number), path)
+        mail, _, diff = f"\n{path.read_text()}".partition("\ndiff --git ")
+        key.text(str(number), diff or mail)
     for number, text in enumerate(options, len(made_of.patches)):
         key.text(str(number), hashlib.sha256(text.encode()).hexdigest())
     for flag in flags:
