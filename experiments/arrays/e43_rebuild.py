@@ -2,7 +2,8 @@
 """A disk of an array is replaced: by what md writes, in order, and by what a file system's resilver writes.
 
 Arrays of four equal disks lose one of them and rebuild on a fifth, idle and while ten blocks of 4 KiB a second are
-overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. A
+overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. RAID 5
+under load is rebuilt with other chunks, without a bitmap, at other speeds, and with ext4's data in order above it. A
 resilver is a generator on one disk: pieces of 32 KiB, ten at a time, in the order of the disk or in none, which is
 what RAIDZ writes (Ars Technica, June 2020: records that are split into 24 to 44 KiB; OpenZFS, issue 10214). The
 published cases are of the WD40EFAX: more than nine days where conventional disks took some sixteen hours under ZFS,
@@ -21,6 +22,16 @@ SHINGLED = (PUBLISHED, "st8000as0002")
 # Of md, and Btrfs.
 LEVELS = ("5", "6", "10", "btrfs")
 IDLE, LOADED = "", "-loaded"
+# Of RAID 5 under load: what array.sh is told.
+SETTINGS = {
+    "chunk-64-kib": {"CHUNK_KIB": "64"},
+    "chunk-4-mib": {"CHUNK_KIB": "4096"},
+    "no-bitmap": {"BITMAP": "none"},
+    "hurried": {"SYNC_MIN_KIB": "200000"},
+    "held-back": {"SYNC_MAX_KIB": "20000"},
+    "in-order": {"OPTIONS": "journal_lazy,data_relocate"},
+}
+LAYOUT = ("chunk-64-kib", "chunk-4-mib", "no-bitmap")
 FILL, REBUILD, RESILVER = "Fill", "Rebuild", "Resilver"
 ORDERED, SCATTERED = "resilver-ordered", "resilver-scattered"
 MEMBERS = 4
@@ -37,6 +48,7 @@ class Array(workload.Plan):
 
     level: str = ""
     loaded: bool = False
+    setting: str = ""
 
     def files(self) -> tuple[Path, ...]:
         return PROGRAMS
@@ -44,7 +56,8 @@ class Array(workload.Plan):
     def steps(self) -> list[job.Step]:
         def step(*words: str, phase: str) -> job.Step:
             argv = ("/bin/sh", f"{job.OUT}/{PROGRAMS[0].name}", *words)
-            return job.run(argv, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, limit_s=LIMIT_S, phase=phase)
+            env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **SETTINGS.get(self.setting, {})}
+            return job.run(argv, env=env, limit_s=LIMIT_S, phase=phase)
 
         gib = max(1, round(MEMBER_GIB * self.scales[FILL]))
         report = (REPORT,) if self.loaded else ()
@@ -78,30 +91,33 @@ class Resilver(workload.Plan):
         ]  # fmt: skip
 
 
-def array(level: str, load: str) -> str:
+def array(level: str, load: str, setting: str = "") -> str:
     """The name in records of what stands in a file system's place."""
-    return f"raid{level}{load}" if level.isdigit() else f"{level}{load}"
+    name = f"raid{level}{load}" if level.isdigit() else f"{level}{load}"
+    return f"{name}-{setting}" if setting else name
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
+    arrays = [(level, load, "") for level in LEVELS for load in (IDLE, LOADED)]
+    arrays += [("5", LOADED, each) for each in SETTINGS]
     found = []
     for disk in (CONVENTIONAL, *SHINGLED):
         profile = drive.find(disk)
-        for level in LEVELS:
-            for load in (IDLE, LOADED):
-                names = (FILL, REBUILD)
-                array_of = Array(names, dict.fromkeys(names, scale), seed, level=level, loaded=load == LOADED)
-                variant = fs.without(array(level, load))
-                found.append(run.Run(profile, variant, array_of, others=(profile,) * MEMBERS))
+        for level, load, setting in arrays:
+            names = (FILL, REBUILD)
+            scales = dict.fromkeys(names, scale)
+            array_of = Array(names, scales, seed, level=level, loaded=load == LOADED, setting=setting)
+            variant = fs.without(array(level, load, setting))
+            found.append(run.Run(profile, variant, array_of, others=(profile,) * MEMBERS))
         for name in (ORDERED, SCATTERED):
             alone = Resilver((RESILVER,), {RESILVER: scale}, seed, scattered=name == SCATTERED)
             found.append(run.Run(profile, fs.without(name), alone))
     return found
 
 
-def rebuild_s(records: Sequence[Record], disk: str, level: str, load: str = IDLE) -> float:
+def rebuild_s(records: Sequence[Record], disk: str, level: str, load: str = IDLE, setting: str = "") -> float:
     """How long the array is without redundancy."""
-    return float(cell(records, array(level, load), REBUILD, disk)["virtual_s"])
+    return float(cell(records, array(level, load, setting), REBUILD, disk)["virtual_s"])
 
 
 def cleaning_s(found: Record) -> float:
@@ -109,9 +125,9 @@ def cleaning_s(found: Record) -> float:
     return float(max(each["cleaning_s"] for each in (found, *found.get("disks", ()))))
 
 
-def array_cleaning_s(records: Sequence[Record], disk: str, level: str, load: str = IDLE) -> float:
+def array_cleaning_s(records: Sequence[Record], disk: str, level: str, load: str = IDLE, setting: str = "") -> float:
     """The same, after a rebuild."""
-    return cleaning_s(cell(records, array(level, load), REBUILD, disk))
+    return cleaning_s(cell(records, array(level, load, setting), REBUILD, disk))
 
 
 def cleaning_meanwhile(records: Sequence[Record], disk: str, level: str, counter: str) -> float:
@@ -140,9 +156,9 @@ def times(records: Sequence[Record], disk: str, name: str) -> float:
     return resilver_s(records, disk, name) / resilver_s(records, CONVENTIONAL, name)
 
 
-def longest_s(records: Sequence[Record], disk: str, level: str) -> float:
+def longest_s(records: Sequence[Record], disk: str, level: str, setting: str = "") -> float:
     """The longest wait for an overwrite during a rebuild."""
-    return float(cell(records, array(level, LOADED), REBUILD, disk)["load"]["longest_ns"]) / 1e9
+    return float(cell(records, array(level, LOADED, setting), REBUILD, disk)["load"]["longest_ns"]) / 1e9
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
@@ -195,6 +211,30 @@ EXPERIMENT = Experiment(
             lambda records: all(
                 cell(records, ORDERED, RESILVER, disk)["total_written_bytes"] >= RESILVER_BYTES
                 for disk in (CONVENTIONAL, *SHINGLED)
+            ),
+        ),
+        # The last three were written before any run of theirs.
+        Expectation(
+            "no chunk and no missing bitmap changes a rebuild of RAID 5 under load by more than a quarter",
+            lambda records: all(
+                0.75 <= rebuild_s(records, disk, "5", LOADED, each) / rebuild_s(records, disk, "5", LOADED) <= 1.25
+                for disk in (CONVENTIONAL, *SHINGLED)
+                for each in LAYOUT
+            ),
+        ),
+        Expectation(
+            "a rebuild under load that may hurry takes at most a quarter longer than an idle one",
+            lambda records: all(
+                rebuild_s(records, disk, "5", LOADED, "hurried") <= 1.25 * rebuild_s(records, disk, "5")
+                for disk in (CONVENTIONAL, *SHINGLED)
+            ),
+        ),
+        Expectation(
+            "with ext4's data in order above it, drive-managed disks clean for at most a third of the time afterwards",
+            lambda records: all(
+                3 * array_cleaning_s(records, disk, "5", LOADED, "in-order")
+                <= array_cleaning_s(records, disk, "5", LOADED)
+                for disk in SHINGLED
             ),
         ),
     ),

@@ -8,6 +8,9 @@
 #     array.sh rebuild                  on /dev/shd4, until it is done
 #     array.sh rebuild REPORT           the same, while ten blocks of 4 KiB a second are overwritten and synced
 #     array.sh stop
+#
+# In the environment, for md: CHUNK_KIB (512 if not given), BITMAP (internal, none), SYNC_MIN_KIB and SYNC_MAX_KIB a
+# second (md's own if not given), OPTIONS of ext4.
 set -eu
 md=/dev/md0 here=/tmp/array
 export MDADM_NO_UDEV=1
@@ -38,9 +41,9 @@ make() {
 	fi
 	# All disks are empty, so the parity is right.
 	mdadm --create $md --quiet --run --assume-clean --level="$1" --raid-devices=4 \
-		--size=$(($2 << 20)) --bitmap=internal --metadata=1.2 /dev/shd[0-3]
+		--size=$(($2 << 20)) --chunk="${CHUNK_KIB:-512}" --bitmap="${BITMAP:-internal}" --metadata=1.2 /dev/shd[0-3]
 	mkfs.ext4 -q -E nodiscard $md
-	mount $md $here
+	mount -o "${OPTIONS:-defaults}" $md $here
 	fill $(($(stat -f -c %b $here) * $(stat -f -c %S $here) / 2 >> 20))
 	mdadm --quiet $md --fail /dev/shd3 --remove /dev/shd3
 }
@@ -63,6 +66,8 @@ rebuild() {
 		python3 -I "$beside" $here/file /tmp/stop "$1" &
 	fi
 	if [ -e $md ]; then
+		echo "${SYNC_MIN_KIB:-system}" >/sys/block/md0/md/sync_speed_min
+		echo "${SYNC_MAX_KIB:-system}" >/sys/block/md0/md/sync_speed_max
 		mdadm --quiet $md --add /dev/shd4
 		wait_for_md
 	else
