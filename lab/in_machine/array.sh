@@ -42,7 +42,8 @@ make() {
 	# All disks are empty, so the parity is right.
 	mdadm --create $md --quiet --run --assume-clean --level="$1" --raid-devices=4 \
 		--size=$(($2 << 20)) --chunk="${CHUNK_KIB:-512}" --bitmap="${BITMAP:-internal}" --metadata=1.2 /dev/shd[0-3]
-	mkfs.ext4 -q -E nodiscard $md
+	# Nothing is left to be done in the background.
+	mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 $md
 	mount -o "${OPTIONS:-defaults}" $md $here
 	fill $(($(stat -f -c %b $here) * $(stat -f -c %S $here) / 2 >> 20))
 	mdadm --quiet $md --fail /dev/shd3 --remove /dev/shd3
