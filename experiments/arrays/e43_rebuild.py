@@ -2,12 +2,12 @@
 """A disk of an array is replaced: by what md writes, in order, and by what a file system's resilver writes.
 
 Arrays of four equal disks lose one of them and rebuild on a fifth, idle and while ten blocks of 4 KiB a second are
-overwritten and synced: md with RAID 5, 6 and 10, half full of one file, and Btrfs with two copies of everything. RAID 5
-under load is rebuilt with other chunks, without a bitmap, at other speeds, and with ext4's data in order above it. A
-resilver is a generator on one disk: pieces of 32 KiB, ten at a time, in the order of the disk or in none, which is
-what RAIDZ writes (Ars Technica, June 2020: records that are split into 24 to 44 KiB; OpenZFS, issue 10214). The
-published cases are of the WD40EFAX: more than nine days where conventional disks took some sixteen hours under ZFS,
-and hardly a difference under md.
+overwritten and synced: md with RAID 1, 5, 6 and 10, half full of one file, and Btrfs with two copies of everything.
+RAID 5 under load is rebuilt with other chunks, without a bitmap, at other speeds, with ext4's data in order above it,
+and of conventional disks with a drive-managed one as the new disk. A resilver is a generator on one disk: pieces of
+32 KiB, ten at a time, in the order of the disk or in none, which is what RAIDZ writes (Ars Technica, June 2020: records
+that are split into 24 to 44 KiB; OpenZFS, issue 10214). The published cases are of the WD40EFAX: more than nine days
+where conventional disks took some sixteen hours under ZFS, and hardly a difference under md.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ CONVENTIONAL = "wd30ezr"
 PUBLISHED = "wd40efax"
 SHINGLED = (PUBLISHED, "st8000as0002")
 # Of md, and Btrfs.
-LEVELS = ("5", "6", "10", "btrfs")
+LEVELS = ("1", "5", "6", "10", "btrfs")
 IDLE, LOADED = "", "-loaded"
 # Of RAID 5 under load: what array.sh is told.
 SETTINGS = {
@@ -31,6 +31,8 @@ SETTINGS = {
     "held-back": {"SYNC_MAX_KIB": "20000"},
     "in-order": {"OPTIONS": "journal_lazy,data_relocate"},
 }
+# Of RAID 5 under load on conventional disks: the new one is drive-managed.
+MIXED = "mixed-with-"
 LAYOUT = ("chunk-64-kib", "chunk-4-mib", "no-bitmap")
 FILL, REBUILD, RESILVER = "Fill", "Rebuild", "Resilver"
 ORDERED, SCATTERED = "resilver-ordered", "resilver-scattered"
@@ -100,15 +102,20 @@ def array(level: str, load: str, setting: str = "") -> str:
 def runs(scale: float, seed: int) -> list[run.Run]:
     arrays = [(level, load, "") for level in LEVELS for load in (IDLE, LOADED)]
     arrays += [("5", LOADED, each) for each in SETTINGS]
+    names = (FILL, REBUILD)
+    scales = dict.fromkeys(names, scale)
     found = []
     for disk in (CONVENTIONAL, *SHINGLED):
         profile = drive.find(disk)
         for level, load, setting in arrays:
-            names = (FILL, REBUILD)
-            scales = dict.fromkeys(names, scale)
             array_of = Array(names, scales, seed, level=level, loaded=load == LOADED, setting=setting)
             variant = fs.without(array(level, load, setting))
             found.append(run.Run(profile, variant, array_of, others=(profile,) * MEMBERS))
+        if disk != CONVENTIONAL:
+            others = (drive.find(CONVENTIONAL),) * (MEMBERS - 1)
+            array_of = Array(names, scales, seed, level="5", loaded=True)
+            mixed = fs.without(array("5", LOADED, MIXED + disk))
+            found.append(run.Run(others[0], mixed, array_of, others=(*others, profile)))
         for name in (ORDERED, SCATTERED):
             alone = Resilver((RESILVER,), {RESILVER: scale}, seed, scattered=name == SCATTERED)
             found.append(run.Run(profile, fs.without(name), alone))
@@ -159,6 +166,15 @@ def times(records: Sequence[Record], disk: str, name: str) -> float:
 def longest_s(records: Sequence[Record], disk: str, level: str, setting: str = "") -> float:
     """The longest wait for an overwrite during a rebuild."""
     return float(cell(records, array(level, LOADED, setting), REBUILD, disk)["load"]["longest_ns"]) / 1e9
+
+
+def least_saved(records: Sequence[Record]) -> float:
+    """The smallest part of the seconds of cleaning after a rebuild under load that data in order save."""
+    parts = [
+        array_cleaning_s(records, disk, "5", LOADED, "in-order") / array_cleaning_s(records, disk, "5", LOADED)
+        for disk in SHINGLED
+    ]
+    return 1 - max(parts)
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
@@ -213,7 +229,17 @@ EXPERIMENT = Experiment(
                 for disk in (CONVENTIONAL, *SHINGLED)
             ),
         ),
-        # The last three were written before any run of theirs.
+        # Written before any run of theirs.
+        Expectation(
+            "among conventional disks a drive-managed one is whole again after at most the time that its like take",
+            lambda records: all(
+                rebuild_s(records, CONVENTIONAL, "5", LOADED, MIXED + disk)
+                <= 1.1 * max(rebuild_s(records, each, "5", LOADED) for each in (disk, CONVENTIONAL))
+                for disk in SHINGLED
+            ),
+        ),
+        # The first of these was written before any run of theirs; the others say what was found, and the page says what
+        # was expected.
         Expectation(
             "no chunk and no missing bitmap changes a rebuild of RAID 5 under load by more than a quarter",
             lambda records: all(
@@ -223,16 +249,16 @@ EXPERIMENT = Experiment(
             ),
         ),
         Expectation(
-            "a rebuild under load that may hurry takes at most a quarter longer than an idle one",
+            "that it may hurry changes it by at most a tenth",
             lambda records: all(
-                rebuild_s(records, disk, "5", LOADED, "hurried") <= 1.25 * rebuild_s(records, disk, "5")
+                0.9 <= rebuild_s(records, disk, "5", LOADED, "hurried") / rebuild_s(records, disk, "5", LOADED) <= 1.1
                 for disk in (CONVENTIONAL, *SHINGLED)
             ),
         ),
         Expectation(
-            "with ext4's data in order above it, drive-managed disks clean for at most a third of the time afterwards",
+            "with ext4's data in order above it, drive-managed disks clean for at most half of the time afterwards",
             lambda records: all(
-                3 * array_cleaning_s(records, disk, "5", LOADED, "in-order")
+                2 * array_cleaning_s(records, disk, "5", LOADED, "in-order")
                 <= array_cleaning_s(records, disk, "5", LOADED)
                 for disk in SHINGLED
             ),
@@ -240,6 +266,7 @@ EXPERIMENT = Experiment(
     ),
     numbers={
         "rebuild_s": rebuild_s,
+        "least_saved": least_saved,
         "cleaning_s": array_cleaning_s,
         "longest_s": longest_s,
         "cleaning_meanwhile": cleaning_meanwhile,

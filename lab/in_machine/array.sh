@@ -39,9 +39,14 @@ make() {
 		mount -t btrfs -o degraded /dev/shd0 $here
 		return
 	fi
+	chunk=--chunk=${CHUNK_KIB:-512}
+	if [ "$1" = 1 ]; then
+		chunk=
+	fi
 	# All disks are empty, so the parity is right.
+	# shellcheck disable=SC2086
 	mdadm --create $md --quiet --run --assume-clean --level="$1" --raid-devices=4 \
-		--size=$(($2 << 20)) --chunk="${CHUNK_KIB:-512}" --bitmap="${BITMAP:-internal}" --metadata=1.2 /dev/shd[0-3]
+		--size=$(($2 << 20)) $chunk --bitmap="${BITMAP:-internal}" --metadata=1.2 /dev/shd[0-3]
 	# Nothing is left to be done in the background.
 	mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 $md
 	mount -o "${OPTIONS:-defaults}" $md $here
