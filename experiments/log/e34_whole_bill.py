@@ -19,8 +19,8 @@ LARGE_STOCK, LARGE_DRAINED = "stock-large", "lazy-large-drained"
 LARGE_MIB, ON_LARGE = 1024, ("MakeDirs", "Postmark")
 SMALL = (STOCK, KEPT, DRAINED)
 # On the paper's log, a load that writes all of it three times at least.
-PAPERS_STOCK, PAPERS_KEPT, PAPERS_DRAINED = "stock-10g", "lazy-10g", "lazy-10g-drained"
-PAPERS = (PAPERS_STOCK, PAPERS_KEPT, PAPERS_DRAINED)
+PAPERS_STOCK, PAPERS_DRAINED = "stock-10g", "lazy-10g-drained"
+PAPERS = (PAPERS_STOCK, PAPERS_DRAINED)
 PAPERS_MIB, PAPERS_LOAD, PAPERS_SHARE = 10240, "MakeDirs", 70
 OPTIONS = {
     STOCK: "",
@@ -29,7 +29,6 @@ OPTIONS = {
     LARGE_STOCK: "",
     LARGE_DRAINED: "journal_lazy,journal_lazy_drain",
     PAPERS_STOCK: "",
-    PAPERS_KEPT: "journal_lazy",
     PAPERS_DRAINED: "journal_lazy,journal_lazy_drain",
 }
 SCALE = 0.1
@@ -66,7 +65,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
             share = PAPERS_SHARE if file_system in PAPERS else LOADS[load][0]
             name = named(file_system, load)
             variant = fs.ext4(name, "for a whole bill", journal_mib(file_system, load), options)
-            variant = replace(variant, keeps_log=file_system in (KEPT, PAPERS_KEPT))
+            variant = replace(variant, keeps_log=file_system == KEPT)
             plan = workload.plan((load,), scale=scale * share, seed=seed)
             cells.append(run.Run(drive.find(DRIVE), variant, plan))
     return run.on_the_papers_host(cells, scale)
