@@ -184,6 +184,7 @@ int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);
 /* lazy_demote.c */
 int jbd2_lazy_demote_init(struct jbd2_lazy *lazy);
 int jbd2_lazy_cmp_home(const void *a, const void *b);
+unsigned int jbd2_lazy_batch_max(void);
 int jbd2_lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 		     unsigned int n, unsigned int *busy);
 int jbd2_lazy_checkpoint(journal_t *journal);

@@ -28,7 +28,12 @@
  * the same blocks again and again, and some have to go home: in ascending
  * order, each sweep from where the last one ended.  So nearly all that the log
  * has of a region is written at once, in long runs, and the region is left
- * alone for long.  What its owner changed a short while ago stays.
+ * alone for long.  What its owner changed a short while ago stays.  As long as
+ * that frees blocks, nothing is re-logged, unless somebody waits.
+ *
+ * What is not in memory is read from the log first, for a whole sweep at once:
+ * its copies lie all over the log, and between small pieces others would send
+ * the arm away.  So a sweep is as long as memory allows.
  *
  * Re-logging joins a transaction that is running.  Only one that it fills by
  * half, or for which somebody waits, is committed earlier than otherwise.  When
@@ -64,7 +69,7 @@
 #include <linux/sort.h>
 #include "lazy.h"
 
-/* Most blocks that are looked at in one go. */
+/* Most blocks that are looked at in one go, but for a sweep. */
 #define CLEAN_BATCH_MAX	8192U
 /* Blocks that go home without letting go of j_checkpoint_mutex. */
 #define HOME_CHUNK	256U
@@ -134,6 +139,20 @@ static void lazy_clean_tail(struct jbd2_lazy *lazy)
 	mutex_unlock(&journal->j_checkpoint_mutex);
 }
 
+/*
+ * Begin to read what is not in memory, all of it in one sweep over the log.
+ * In pieces, between which others write, each piece would cost two seeks.
+ */
+static void lazy_clean_read(struct jbd2_lazy *lazy, struct lazy_item *items,
+			    unsigned int n)
+{
+	unsigned int i;
+
+	jbd2_lazy_fetch(lazy, items, n);
+	for (i = 0; i < n; i++)
+		brelse(items[i].bh);
+}
+
 /* ------------------------------------------------------------------------- */
 /* Home                                                                       */
 
@@ -147,6 +166,8 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, home = 0;
 
+	lazy_clean_read(lazy, items, n);
+	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
 		mutex_lock_io(&journal->j_checkpoint_mutex);
@@ -249,6 +270,7 @@ static int lazy_clean_relog(struct jbd2_lazy *lazy, struct lazy_item *items,
 	int err = 0, relogged = 0;
 	handle_t *handle;
 
+	lazy_clean_read(lazy, items, n);
 	most = clamp(journal->j_max_transaction_buffers / 16U, 1U, RELOG_CHUNK);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, most);
@@ -306,13 +328,15 @@ static unsigned int lazy_clean_collect(struct jbd2_lazy *lazy, u32 span)
 }
 
 /*
- * Put the live blocks into the batch whose homes come next, up to half of what
- * it holds, in ascending order.
+ * Put the live blocks into @batch whose homes come next, up to half of the @len
+ * that it holds, in ascending order.
  */
-static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
+static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy,
+					    struct lazy_item *batch,
+					    unsigned int len)
 {
-	unsigned int flags, n = 0, most = lazy->clean_batch_len / 2;
-	struct lazy_item *batch = lazy->clean_batch, item;
+	unsigned int flags, n = 0, most = len / 2;
+	struct lazy_item item;
 	u64 last = U64_MAX;
 	u32 pos, left, all;
 
@@ -325,7 +349,7 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 		    (left < all / YOUNG_PART && !(flags & JMAP_SURVIVOR)))
 			continue;
 		batch[n++] = item;
-		if (n < lazy->clean_batch_len)
+		if (n < len)
 			continue;
 		sort(batch, n, sizeof(*batch), jbd2_lazy_cmp_home, NULL);
 		n = most;
@@ -336,6 +360,25 @@ static unsigned int lazy_clean_collect_home(struct jbd2_lazy *lazy)
 	/* Behind the last one it begins again from the start. */
 	lazy->sweep_from = n == most ? batch[n - 1].home + 1 : 0;
 	return n;
+}
+
+/* One sweep, as long as memory allows. */
+static int lazy_clean_sweep(struct jbd2_lazy *lazy)
+{
+	unsigned int len = min(lazy->map.nr_slots / 8, jbd2_lazy_batch_max());
+	struct lazy_item *items;
+	int ret;
+
+	items = kvmalloc_array(len, sizeof(*items), GFP_NOFS | __GFP_NOWARN);
+	if (!items) {
+		items = lazy->clean_batch;
+		len = lazy->clean_batch_len;
+	}
+	ret = lazy_clean_home(lazy, items,
+			      lazy_clean_collect_home(lazy, items, len));
+	if (items != lazy->clean_batch)
+		kvfree(items);
+	return ret;
 }
 
 /* Re-log what is live in the oldest @span log blocks. */
@@ -381,12 +424,10 @@ static bool lazy_clean_step(struct jbd2_lazy *lazy, bool idle)
 	int relogged = 0, home = 0;
 
 	lazy_clean_tail(lazy);
-	if (!idle || atomic_read(&lazy->waiters))
+	if (READ_ONCE(lazy->map.nr_live) > lazy_live_most(lazy, idle))
+		home = lazy_clean_sweep(lazy);
+	if ((!home && !idle) || (home >= 0 && atomic_read(&lazy->waiters)))
 		relogged = lazy_clean_ahead(lazy);
-	if (relogged >= 0 &&
-	    READ_ONCE(lazy->map.nr_live) > lazy_live_most(lazy, idle))
-		home = lazy_clean_home(lazy, lazy->clean_batch,
-				       lazy_clean_collect_home(lazy));
 	lazy_clean_tail(lazy);
 	return relogged >= 0 && home >= 0 && relogged + home;
 }

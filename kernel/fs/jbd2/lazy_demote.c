@@ -175,7 +175,7 @@ int jbd2_lazy_demote(struct jbd2_lazy *lazy, struct lazy_item *items,
 }
 
 /* Blocks that may be pinned in memory at once on their way home. */
-static unsigned int lazy_batch_max(void)
+unsigned int jbd2_lazy_batch_max(void)
 {
 	return clamp(totalram_pages() / 16, 256UL, 65536UL);
 }
@@ -189,7 +189,7 @@ static unsigned int lazy_batch_max(void)
 static int lazy_demote_oldest(struct jbd2_lazy *lazy, u32 span,
 			      unsigned int *busy)
 {
-	unsigned int max = min(lazy->batch_len, lazy_batch_max()), n = 0;
+	unsigned int max = min(lazy->batch_len, jbd2_lazy_batch_max()), n = 0;
 	u32 pos, left;
 
 	pos = jbd2_jmap_scan_start(&lazy->map, &left);
@@ -372,7 +372,7 @@ int jbd2_lazy_checkpoint(journal_t *journal)
 int __jbd2_lazy_drain(journal_t *journal)
 {
 	struct jbd2_lazy *lazy = journal->j_lazy;
-	unsigned int max = lazy_batch_max(), busy, i, n, cap, chunk;
+	unsigned int max = jbd2_lazy_batch_max(), busy, i, n, cap, chunk;
 	struct lazy_item *items;
 	u32 pos, left;
 	int err = 0;
