@@ -16,6 +16,33 @@ static const struct lazy_mark mark = {
 	},
 };
 
+/* A read that comes round to its own block would read that one twice. */
+static void what_is_read_around_has_no_block_twice(struct kunit *test)
+{
+	/* j_last of the smallest log that mke2fs makes, and of longer ones. */
+	static const unsigned long lasts[] = { 1024, 1025, 1026, 5000 };
+	unsigned long own, blk, i, nr, met;
+	journal_t *journal;
+	unsigned int k;
+
+	journal = kunit_kzalloc(test, sizeof(*journal), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, journal);
+	journal->j_first = 1;
+	for (k = 0; k < ARRAY_SIZE(lasts); k++) {
+		journal->j_last = lasts[k];
+		for (own = journal->j_first; own < journal->j_last; own++) {
+			blk = own;
+			nr = jbd2_lazy_near(journal, &blk);
+			for (i = met = 0; i < nr; i++) {
+				met += blk == own;
+				blk = jbd2_lazy_next_log_blk(journal, blk);
+			}
+			KUNIT_ASSERT_EQ_MSG(test, met, 1UL, "%lu of %lu", own,
+					    lasts[k]);
+		}
+	}
+}
+
 struct marker_case {
 	const char *name;
 	void (*change)(journal_superblock_t *sb);
@@ -290,6 +317,7 @@ static void snapshot_with_a_slot_beyond_the_log_is_refused(struct kunit *test)
 }
 
 static struct kunit_case lazy_test_cases[] = {
+	KUNIT_CASE(what_is_read_around_has_no_block_twice),
 	KUNIT_CASE(marker_says_who_moved_the_tail),
 	KUNIT_CASE(marker_stays_within_the_padding),
 	KUNIT_CASE(snapshot_says_what_was_put_in),

@@ -170,6 +170,7 @@ unsigned long jbd2_lazy_next_log_blk(journal_t *journal, unsigned long blk);
 unsigned long jbd2_lazy_prev_log_blk(journal_t *journal, unsigned long blk);
 unsigned long jbd2_lazy_log_distance(journal_t *journal, unsigned long from,
 				     unsigned long to);
+unsigned int jbd2_lazy_near(journal_t *journal, unsigned long *blk);
 u64 jbd2_lazy_phys(struct jbd2_lazy *lazy, unsigned long log_blk);
 void jbd2_lazy_tag_get(journal_t *journal, const journal_block_tag_t *tag,
 		       struct lazy_tag *what);

@@ -46,7 +46,7 @@
  * With the second one in the same neighbourhood, on a disk that rotates: as
  * much as one way is worth.
  */
-#define LAZY_READ_NEAR	1024U
+#define LAZY_READ_NEAR	1024UL
 
 /* Read-ahead gives up sooner than it waits or takes from the reserves. */
 #define GFP_LAZY_AHEAD	(GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NORETRY | \
@@ -394,6 +394,16 @@ static void lazy_read_ahead(struct jbd2_lazy *lazy, unsigned long log_blk)
 }
 
 /*
+ * The neighbourhood of a log block: where it begins, and of how many blocks it
+ * is.  No block is in it twice, however short the log.
+ */
+unsigned int jbd2_lazy_near(journal_t *journal, unsigned long *blk)
+{
+	*blk -= (*blk - journal->j_first) % LAZY_READ_NEAR;
+	return min(LAZY_READ_NEAR, journal->j_last - journal->j_first);
+}
+
+/*
  * Read a copy, and with it what was logged together with it, as far as these
  * are the newest copies and not in memory: what lies behind it.  A directory is
  * looked at in the order of its hashes, so the blocks needed next are before
@@ -412,8 +422,7 @@ static void lazy_read_around(struct jbd2_lazy *lazy, struct buffer_head *bh,
 		nr = 1;
 	} else if (last && abs_diff(last, log_blk) < LAZY_READ_NEAR &&
 		   !bdev_nonrot(journal->j_dev)) {
-		blk -= (blk - journal->j_first) % LAZY_READ_NEAR;
-		nr = LAZY_READ_NEAR;
+		nr = jbd2_lazy_near(journal, &blk);
 	}
 	for (; nr; nr--, blk = jbd2_lazy_next_log_blk(journal, blk)) {
 		if (blk == log_blk)
