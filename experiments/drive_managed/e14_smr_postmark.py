@@ -98,6 +98,12 @@ def until_quiet_ratio(records: Sequence[Record], name: str) -> float:
     return busy_s(cell(records, BASELINE, NAME, name)) / busy_s(cell(records, LAZY, NAME, name))
 
 
+def spread_percent(seeds: Sequence[Sequence[Record]], file_system: str) -> float:
+    """By how much Postmark's longest time on the whole disk is above its shortest."""
+    took = [float(cell(records, file_system, NAME, PARTITIONED)["virtual_s"]) for records in seeds]
+    return 100 * (max(took) / min(took) - 1)
+
+
 EXPERIMENT = Experiment(
     name="e14-smr-postmark",
     claim="a file server on a shingled disk stays fast for longer, because fewer bands are dirtied",
@@ -114,5 +120,5 @@ EXPERIMENT = Experiment(
         bars.Group("Table 4: what it writes there", "MiB", TABLE_4),
         bars.Group("Figure 14: transactions, one disk against the other", "times as fast", FIGURE_14),
     ),
-    numbers={"until_quiet_ratio": until_quiet_ratio},
+    numbers={"until_quiet_ratio": until_quiet_ratio, "spread_percent": spread_percent},
 )

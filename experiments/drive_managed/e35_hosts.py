@@ -124,6 +124,12 @@ def fastest(records: Sequence[Record], file_system: str) -> float:
     return max(rates(records, file_system))
 
 
+def busiest_of_all(records: Sequence[Record], file_system: str) -> int:
+    """On how many of these hosts none of the others reads and writes more."""
+    others = [rates(records, each) for each in FILE_SYSTEMS if each != file_system]
+    return sum(mine >= max(rest) for mine, *rest in zip(rates(records, file_system), *others, strict=True))
+
+
 def most_cleaning_s(records: Sequence[Record], file_system: str) -> float:
     """After Filebench's file server, on any host."""
     names = [named(file_system, setting, gib) for gib in FILEBENCH_GIB for setting in SETTINGS]
@@ -203,6 +209,7 @@ EXPERIMENT = Experiment(
         "first_of_all": first_of_all,
         "slowest": slowest,
         "fastest": fastest,
+        "busiest_of_all": busiest_of_all,
         "most_cleaning_s": most_cleaning_s,
     },
 )

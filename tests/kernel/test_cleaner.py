@@ -108,7 +108,7 @@ def test_an_idle_disk_is_used_to_make_room(bench: Bench) -> None:
 
 
 def test_a_full_log_goes_home_in_long_sweeps(bench: Bench) -> None:
-    """More new directories than the log and the memory hold: the arm does not move back and forth for each few blocks."""
+    """More new directories than the log and the memory hold: the arm does not move for each few blocks."""
     formatted = bench.formatted(LAZY_128M, capacity_bytes=CAPACITY_BYTES, seed=SEED)
     directories = {"count": 60_000, "width": 4, "shape": "filebench", "threads": 8, "path": "dirs", "seed": SEED}
     steps = [

@@ -12,7 +12,7 @@ from shingle.cli.base import examples
 
 
 @click.command("test", epilog=examples("test", "test --long", "test determinism power_cut", "test -- -x -k fsck"))
-@click.option("--long", "is_long", is_flag=True, help="Also what takes longer: more than an hour.")
+@click.option("--long", "is_long", is_flag=True, help="Also what takes longer: 70 minutes of one core more.")
 @click.option("--stock-kernel", is_flag=True, help="Only the package ext4lazy, on Debian's own kernel under QEMU.")
 @click.option("--clients", is_flag=True, help="Only RocksDB, ffmpeg, pjdfstest and others, on SAFS.")
 @click.option("--browser", is_flag=True, help="Only the report, in a real browser without a screen.")
