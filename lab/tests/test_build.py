@@ -2,13 +2,15 @@
 """Keys change with content and with nothing else; what is stored is stored whole."""
 
 import os
+import shutil
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from shingle import paths
-from shingle.build import build
+from shingle.build import build, kernel_tree
 from shingle.build.kernel_tree import Recipe
 from shingle.failure import Failure
 from shingle.machine.progress import SILENT
@@ -241,3 +243,29 @@ def test_another_release_is_refused_before_anything_is_built(monkeypatch: pytest
     with pytest.raises(Failure, match=r"Linux 6\.12; kernel/UPSTREAM names 6\.13\.117") as told:
         build.everything()
     assert told.value.status == 2
+
+
+def apply_what_is_ours(tree: Path, patch: Path, *, ours: list[str]) -> None:
+    """Applies a patch's changes of files that are in kernel/ and machine/; Linux's own files are not at hand here."""
+    include = [f"--include={name}" for name in ours]
+    # In a folder of somebody's repository git would change nothing and be content.
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
+    command = ["git", "apply", *include, patch]
+    ended = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, f"{patch.name}: {ended.stderr}"
+
+
+def test_patches_on_top_of_our_files_apply(tmp_path: Path) -> None:
+    # A change of the kernel is told here, in a second, what it leaves behind in mutants and ablations.
+    on_top = [[patch] for patch in build.changes().values()] + [list(build.mutants().values())]
+    overlay = kernel_tree.overlay_of(build.ROOT / "machine", build.ROOT / "kernel")
+    met = 0
+    for number, patches in enumerate(on_top):
+        tree = tmp_path / str(number)
+        for name, path in overlay.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, tree / name)
+        for patch in patches:
+            met += len(kernel_tree.touched_by(patch.read_text()) & set(overlay))
+            apply_what_is_ours(tree, patch, ours=list(overlay))
+    assert met > len(on_top)
