@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The crash explorer's judgement, without a machine."""
 
+import json
 import random
 
 from shingle.verify import crash, crash_round, crash_state, crash_workload
+from shingle.verify.crash_blocks import Blocks
 from shingle.verify.crash_state import State, View
 
 MARKS = [
@@ -97,12 +99,52 @@ def test_a_run_without_snapshots_in_its_logs_fails() -> None:
 
     def lacking(snapshots: int, compared: int, workloads: list[crash_workload.Workload]) -> str | None:
         tally = crash_round.Tally(hashes=set(map(str, range(100))), snapshots=snapshots, compared=compared)
-        return crash.lacking(crash.Explored({"storm": tally}, 1, 1), workloads)
+        tallies = {each.name: crash_round.Tally() for each in workloads} | {"storm": tally}
+        return crash.lacking(crash.Explored(tallies, 1, 1), workloads)
 
     assert lacking(60, 10, all_) is None
     assert "Only 49 of 100" in str(lacking(49, 10, all_))
     assert lacking(0, 10, all_[:1]) is None
     assert "filled, drained and compared" in str(lacking(60, 0, all_))
+
+
+def test_a_run_in_which_no_block_moved_fails() -> None:
+    workload = crash_workload.find("relocated")
+
+    def lacking(moved: int, blocks: int) -> str | None:
+        tally = crash_round.Tally(hashes={"1"}, compared=1, rounds=2, moved=moved, blocks=blocks)
+        return crash.lacking(crash.Explored({workload.name: tally}, 1, 1), [workload])
+
+    assert lacking(200, 1) is None
+    assert lacking(199, 1) == "Only 199 blocks of relocated moved in 2 rounds."
+    assert lacking(200, 0) == "No block of relocated was compared."
+
+
+def test_no_block_is_older_than_its_sync_or_of_another() -> None:
+    blocks = Blocks(9, {0: 2}, [(1, 0, 0), (2, 0, 1), (5, 0, 0), (9, 0, 0)])
+    marks = [(10, "synced 0 2"), (20, "synced 0 6\n"), (30, "gone 0")]
+
+    def wrong(place: int, *versions: int | str | None) -> list[str]:
+        return blocks.wrong({0: versions}, blocks.held(marks, place))
+
+    assert wrong(5, 1, None) == wrong(5, 9) == wrong(15, 1, 2) == wrong(25, 5, 2) == wrong(25, 9, 2) == []
+    assert wrong(25, 1, 2) == ["file 0, block 0 has version 1, and 5 was synced"]
+    assert wrong(25, 5, None) == ["file 0, block 1 holds zeros"]
+    assert wrong(5, "6f74686572", 2) == ["file 0, block 0 holds 6f74686572"]
+    assert wrong(5, 2, 2) == ["file 0, block 0 has version 2, which was not written there"]
+    assert wrong(25, 5) == ["file 0 has 1 blocks instead of 2"]
+    assert blocks.wrong({}, blocks.held(marks, 25)) == ["file 0 was synced and is gone"]
+    assert blocks.wrong({}, blocks.held(marks, 35)) == []
+
+
+def test_what_was_synced_before_a_cut_is_still_there_after_the_next() -> None:
+    before = Blocks(5, {0: 1}, [(1, 0, 0), (5, 0, 0), (6, 1000, 0)])
+    after = before.after([(10, "synced 0 5"), (20, "synced 1000 6")], 15)
+    assert json.loads(after.notes()) == {"version": 5, "files": {"0": [0]}, "log": []}
+    again = Blocks(7, after.files, [(7, 0, 0)], after.before, after.began_with)
+    assert again.wrong({0: [1]}, again.held([], 1)) == ["file 0, block 0 has version 1, and 5 was synced"]
+    assert again.wrong({0: [5]}, again.held([], 1)) == again.wrong({0: [7], 1000: [6]}, again.held([], 1)) == []
+    assert again.wrong({0: [5]}, again.held([(3, "synced 0 7")], 9)) != []
 
 
 def test_depth_is_the_number_of_cuts() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import struct
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +29,12 @@ from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
 from shingle.machine.console import Trouble
-from shingle.paths import ROOT
+from shingle.paths import IN_MACHINE, ROOT
+from shingle.verify.crash_blocks import Blocks
 
 pytestmark = pytest.mark.machine
 
-PROGRAM = Path(__file__).with_name("data_work.py")
+PROGRAM = IN_MACHINE / "data_work.py"
 RELOCATE = "data_relocate"
 BOTH = f"journal_lazy,{RELOCATE}"
 SMR = fs.ext4("ext4-smr-64m", "all data in one stream, on a 64 MiB journal", 64, BOTH)
@@ -131,7 +132,7 @@ def test_a_remount_says_whether_blocks_move(sanitizing_bench: Bench) -> None:
 def stays_where_it_is_hot(bench: Bench) -> None:
     """What is overwritten and synced in the same place again and again stays, all else moves."""
     formatted = formatted_for(bench)
-    grown, logged, scattered = 60, 200, 300
+    grown, logged, scattered, popular = 60, 200, 300, 100
     steps = [
         *bench.mounted(formatted, work("make", FILES, BLOCKS), work("log", logged), moved("log"), work("check"),
                        options=BOTH),
@@ -139,12 +140,15 @@ def stays_where_it_is_hot(bench: Bench) -> None:
         # So that the files are in many regions.
         *bench.mounted(formatted, work("scattered", scattered), moved("scattered"), work("check"),
                        options=f"{BOTH},data_stretch_kb=64"),
+        *bench.mounted(formatted, work("popular", popular), moved("popular"), work("check"),
+                       options=f"{BOTH},data_stretch_kb=128"),
     ]  # fmt: skip
     booted = boot(bench, steps, formatted.file, save=True)
     counted = stress.statistics(booted)
     assert 0 < counted["log"] < logged / 8, f"moved: {counted}"
     assert counted["grow"] > grown * 0.8, f"moved: {counted}"
     assert counted["scattered"] > scattered * 0.9, f"moved: {counted}"
+    assert counted["popular"] > 2 * popular * 0.9, f"moved: {counted}"
     assert_kept(bench, booted)
 
 
@@ -277,70 +281,21 @@ def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(sanitizing_bench: Be
 # --- What may be on the disk after a failure ------------------------------------------
 
 
-@dataclass(frozen=True)
-class Written:
-    """Everything that was written to any block, in order, by version."""
-
-    blocks: int
-    log: Mapping[tuple[int, int], list[int]]
-
-    @classmethod
-    def of(cls, notes: Path) -> Written:
-        said = json.loads(notes.read_text())
-        log: dict[tuple[int, int], list[int]] = {}
-        for version, file, number in said["log"]:
-            log.setdefault((file, number), []).append(version)
-        return cls(BLOCKS, log)
-
-    def wrong(self, tree: Path, marks: Sequence[str]) -> list[str]:
-        """What is not as the marks promise: of a synced file a block is as new as at the last sync, or newer."""
-        synced: dict[int, int] = {}
-        gone = set()
-        for mark in marks:
-            match mark.split():
-                case ["gone", file]:
-                    gone.add(int(file))
-                case ["synced", file, version]:
-                    synced[int(file)] = int(version)
-        found = []
-        for file in sorted({file for file, _ in self.log} - gone):
-            path = tree / str(file)
-            least = synced.get(file)
-            if path.exists():
-                found += self._differs(file, path.read_bytes(), least)
-            elif least is not None:
-                found.append(f"file {file} was synced and is gone")
-        return found
-
-    def _differs(self, file: int, data: bytes, least: int | None) -> list[str]:
-        found = []
-        count = sum(own == file for own, _ in self.log)
-        if least is not None and len(data) != count * 4096:
-            found.append(f"file {file} has {len(data)} bytes instead of {count} blocks")
-        for number in range(len(data) // 4096):
-            block = data[number * 4096 : (number + 1) * 4096]
-            versions = self.log[file, number]
-            magic, own, there, version = struct.unpack_from("<8sQQQ", block)
-            if least is None and block == bytes(4096):
-                # Nobody synced it: a block may not have got its data yet.
-                continue
-            if block != block[:32] * 128 or (magic, own, there) != (b"in order", file, number):
-                found.append(f"file {file}, block {number} holds {block[:32]!r}")
-            elif version not in versions:
-                found.append(f"file {file}, block {number} has version {version}, which was not written there")
-            elif least is not None and version < max((each for each in versions if each <= least), default=0):
-                found.append(f"file {file}, block {number} has version {version}, and newer was synced by {least}")
-        return found
-
-
-def dumped(image: Path, folder: Path) -> Path:
-    """The files of an image whose journal was replayed."""
-    target = folder / "dumped"
+def wrong_blocks(bench: Bench, image: Path, blocks: Blocks, marks: Sequence[tuple[int, str]], place: int) -> list[str]:
+    """What blocks of the files of an image hold, whose journal was replayed, and must not."""
+    target = bench.folder / "dumped"
     subprocess.run(["rm", "-rf", target], check=True)
     target.mkdir()
     command = ["/sbin/debugfs", "-R", f"rdump /data {target}", image]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return target / "data"
+    said = subprocess.run([sys.executable, PROGRAM, "versions", target / "data"], check=True, capture_output=True)
+    files = {int(file): versions for file, versions in json.loads(said.stdout).items()}
+    return blocks.wrong(files, blocks.held(marks, place))
+
+
+def wrong_at_the_end(bench: Bench, booted: Booted, image: Path) -> list[str]:
+    marks = [(0, line) for line in booted.text("marks.txt").splitlines()]
+    return wrong_blocks(bench, image, Blocks.noted(booted.out / "notes.json"), marks, 1)
 
 
 MARKS = "/sys/block/shd0/shingle/mark"
@@ -364,9 +319,7 @@ def refused(bench: Bench) -> None:
         booted = boot(bench, steps, made.saved_drive, notes, save=True, faults=broken, expected=tuple(Trouble))
         assert "I/O error, dev shd0" in booted.outcome.console
         moves_found += stress.statistics(booted)["moved"]
-        marks = booted.text("marks.txt").splitlines()
-        tree = dumped(bench.recovered(booted.saved_drive), bench.folder)
-        wrong = Written.of(booted.out / "notes.json").wrong(tree, marks)
+        wrong = wrong_at_the_end(bench, booted, bench.recovered(booted.saved_drive))
         assert not wrong, f"after {after} writes, SEED={SEED}:\n" + "\n".join(wrong[:9])
     assert moves_found > 0
 
@@ -423,7 +376,7 @@ class Record:
     file: Path
     kind: tuple[str, ...]
     marks: list[tuple[int, str]]
-    written: Written
+    blocks: Blocks
     moved: int
 
     def tool(self, *arguments: str | Path) -> str:
@@ -441,8 +394,8 @@ class Record:
             check=False,
         )  # fmt: skip
         wrong = [] if done.returncode in (0, 1) else [done.stdout]
-        held = [text for at, text in self.marks if at < int(re.match(r"\d+", cut)[0])]  # type: ignore[index]
-        wrong += self.written.wrong(dumped(image, self.bench.folder), held)
+        place = int(re.match(r"\d+", cut)[0])  # type: ignore[index]
+        wrong += wrong_blocks(self.bench, image, self.blocks, self.marks, place)
         # Replayed and not yet mounted: whoever deletes orphans is the next mount, or this.
         subprocess.run(["/sbin/e2fsck", "-fp", image], capture_output=True, timeout=300, check=False)
         clean = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, timeout=300, check=False)
@@ -479,7 +432,7 @@ def recorded(bench: Bench, seed: int, options: str, turns: int = 140, provoke: s
     said = process.run([crash, "marks", record], what="shingle-crash", limit_s=60)
     marks = [(int(at), str(text).strip()) for at, text in map(json.loads, said.splitlines())]
     counted = stress.statistics(booted)["moved"]
-    return Record(bench, disk, record, kind, marks, Written.of(booted.out / "notes.json"), counted)
+    return Record(bench, disk, record, kind, marks, Blocks.noted(booted.out / "notes.json"), counted)
 
 
 def cut_everywhere(
@@ -510,21 +463,3 @@ def test_after_a_power_cut_no_block_is_older_than_its_sync(
     fates = cut_everywhere(sanitizing_bench, seed, options, states)
     print(f"{dict(fates)}")
     assert len(fates) > 1
-
-
-def test_the_judge_of_cuts_is_not_content_with_everything(tmp_path: Path) -> None:
-    """An old version, a block of another file, and zeros are each found."""
-    written = Written(1, {(0, 0): [1, 5, 9]})
-
-    def judged(data: bytes, *marks: str) -> list[str]:
-        (tmp_path / "0").write_bytes(data)
-        return written.wrong(tmp_path, marks)
-
-    def block(file: int, version: int) -> bytes:
-        return struct.pack("<8sQQQ", b"in order", file, 0, version) * 128
-
-    assert judged(block(0, 5), "synced 0 6") == judged(block(0, 9), "synced 0 6") == []
-    assert "newer was synced" in judged(block(0, 1), "synced 0 6")[0]
-    assert "holds" in judged(block(3, 5), "synced 0 6")[0]
-    assert "holds" in judged(bytes(4096), "synced 0 6")[0]
-    assert "not written there" in judged(block(0, 4), "synced 0 2")[0]

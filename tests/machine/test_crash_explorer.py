@@ -59,3 +59,9 @@ def test_a_kernel_whose_tail_passes_live_blocks_is_found_out() -> None:
     # The head that comes to a live copy ends the journal, before anything is lost.
     with pytest.raises(Failure, match="Input/output error"):
         crash.explore([workload], 40, SEED, harness.built)
+
+
+def test_a_kernel_whose_fsync_forgets_what_moved_is_found_out() -> None:
+    workload = replace(crash_workload.find("relocated"), kernel="mutant:relocate-fsync-forgets")
+    total = crash.explore([workload], 60, SEED, harness.built).total
+    assert any("was synced" in problem for found in total.failures for problem in found.problems), f"SEED={SEED}"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of what lazy writeback journaling leaves on the disk: the marker
- * in the journal superblock (whose log is it?), and snapshots of the map.
+ * KUnit tests of lazy writeback journaling: which log blocks a read takes along,
+ * and what is left on the disk: the marker in the journal superblock (whose log
+ * is it?), and snapshots of the map.
  */
 
 #include <kunit/test.h>

@@ -164,7 +164,7 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	unsigned int i, j, chunk, busy = 0;
 	struct buffer_head *bh;
 	struct blk_plug plug;
-	int ret, home = 0;
+	int ret, err = 0, home = 0;
 
 	lazy_clean_read(lazy, items, n);
 	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
@@ -175,9 +175,13 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			      -EIO :
 			      jbd2_lazy_demote(lazy, items + i, chunk, &busy);
 		mutex_unlock(&journal->j_checkpoint_mutex);
+		if (is_journal_aborted(journal))
+			return -EIO;
+		/* A copy cannot be read: others go home all the same. */
 		if (ret < 0)
-			return ret;
-		home += ret;
+			err = ret;
+		else
+			home += ret;
 		/*
 		 * Written here, without the mutex, which a commit may want.
 		 * A block that a transaction took meanwhile is clean.
@@ -204,7 +208,7 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			break;
 	}
 	atomic64_add(home, &lazy->swept);
-	return home;
+	return home ?: err;
 }
 
 /* ------------------------------------------------------------------------- */

@@ -37,6 +37,8 @@ from shingle.verify.crash_workload import Workload
 _PER_ROUND = 10_000
 # How many failures are printed.
 SHOWN = 10
+# Blocks that move in a round of a workload with data_relocate.
+_MOVED_LEAST = 100
 _CUT = r"\d+(?:[lk]|[so]\d+)"
 _NAME = re.compile(rf"(?:{_CUT}/[LS]/)*{_CUT}")
 
@@ -125,6 +127,12 @@ def lacking(explored: Explored, workloads: Sequence[Workload]) -> str | None:
     total = explored.total
     if len(workloads) * 2 > len(crash_workload.WORKLOADS) and total.snapshots * 2 < total.states:
         return f"Only {total.snapshots} of {total.states} states had a snapshot in the log: half of them should."
+    for each in workloads:
+        tally = explored.tallies[each.name]
+        if tally.states and each.options and tally.moved < _MOVED_LEAST * tally.rounds:
+            return f"Only {tally.moved} blocks of {each.name} moved in {tally.rounds} rounds."
+        if tally.states and each.has_blocks and not tally.blocks:
+            return f"No block of {each.name} was compared."
     if total.states and not total.compared:
         return f"None of {total.states} states was filled, drained and compared."
     return None
@@ -137,7 +145,7 @@ def table(explored: Explored) -> Table:
     headings = (
         "states", "cut\nonce", "twice", "three\ntimes", "all\nlost", "all\nkept", "some", "other\norder",
         "boundaries\ncut", "writes\ncut", "log\ntaken over", "snapshots\nin the log", "filled,\ncompared",
-        "refused", "wrong",
+        "blocks\nmoved", "blocks\ncompared", "refused", "wrong",
     )  # fmt: skip
     for heading in headings:
         shown.add_column(heading, justify="right", no_wrap=True)
@@ -147,7 +155,8 @@ def table(explored: Explored) -> Table:
             *(f"{tally.by_depth[depth]:,}" for depth in (1, 2, 3)),
             *(f"{tally.by_fate[fate]:,}" for fate in "lkso"),
             f"{tally.boundaries_cut:,} of {tally.boundaries:,}", f"{tally.writes_cut:,} of {tally.writes:,}",
-            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.refused:,}",
+            f"{tally.kept:,}", f"{tally.snapshots:,}", f"{tally.compared:,}", f"{tally.moved:,}",
+            f"{tally.blocks:,}", f"{tally.refused:,}",
             f"{len(tally.failures):,}",
         )  # fmt: skip
     return shown
@@ -175,7 +184,7 @@ def write_records(path: Path, explored: Explored, built: build.Built, seed: int)
             line = {
                 "schema": 2, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
                 "failures": len(tally.failures), "refused": tally.refused, "kept": tally.kept,
-                "snapshots": tally.snapshots, "compared": tally.compared,
+                "snapshots": tally.snapshots, "compared": tally.compared, "moved": tally.moved, "blocks": tally.blocks,
                 "by_cuts": {str(depth): count for depth, count in sorted(tally.by_depth.items())},
                 "by_fate": dict(sorted(tally.by_fate.items())),
                 "boundaries": tally.boundaries, "boundaries_cut": tally.boundaries_cut,
@@ -190,7 +199,8 @@ PAGE, RECORDS = ROOT / "docs/design/crash-explorer.md", ROOT / "results/crash.js
 _BEGIN, _END = "<!-- crash: made by `./shingle crash --write` -->\n", "<!-- end -->\n"
 _COUNTS = {
     "states": "states", "snapshots": "snapshots in the log", "kept": "log taken over", "compared": "filled, compared",
-    "boundaries_cut": "boundaries cut", "writes_cut": "writes cut", "refused": "refused", "failures": "wrong",
+    "moved": "blocks moved", "blocks": "blocks compared", "boundaries_cut": "boundaries cut",
+    "writes_cut": "writes cut", "refused": "refused", "failures": "wrong",
 }  # fmt: skip
 
 
@@ -203,7 +213,7 @@ def markdown(records: Path) -> str:
         if line["schema"] == 2 and line["states"]:
             kernel = line["versions"]["kernel"]
             own = sums.setdefault(kernel, {}).setdefault(line["workload"], Counter())
-            own.update({each: line[each] for each in _COUNTS})
+            own.update({each: line.get(each, 0) for each in _COUNTS})
             own.update({f"cut {depth}": count for depth, count in line["by_cuts"].items()})
             seeds.setdefault(kernel, {})[line["seed"]] = None
             cpu_s[kernel] += line["host"].get("cpu_s", 0.0)

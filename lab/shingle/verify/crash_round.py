@@ -27,6 +27,7 @@ from shingle.machine import job, machine
 from shingle.machine.console import Trouble, diagnose, lines
 from shingle.paths import IN_MACHINE, run_folder
 from shingle.verify import crash_workload
+from shingle.verify.crash_blocks import Blocks
 from shingle.verify.crash_state import Judgement, Promises, State, View, judge, promises, views
 from shingle.verify.crash_workload import LAZY, MOUNTED, STOCK, Workload
 
@@ -41,7 +42,6 @@ _MEMORY_MIB = 256
 _BOOT_LIMIT_S = 900.0
 _TOOL_LIMIT_S = 900.0
 _MIB = 1 << 20
-_RECOVERIES = {"L": LAZY, "S": STOCK}
 _TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _ANNOUNCED = re.compile(r"crash: (\S+)$")
 
@@ -55,6 +55,7 @@ class Source:
     record: Path
     marks: list[tuple[int, str]]
     before: Promises
+    blocks: Blocks | None = None
     # Cuts that were tried, and where they were.
     tried: int = 0
     boundaries: int = 0
@@ -86,6 +87,10 @@ class Tally:
     snapshots: int = 0
     # Filled, drained and compared.
     compared: int = 0
+    # Blocks whose version was compared with what may be there.
+    blocks: int = 0
+    # Blocks of data that moved while there was a record, where the workload has data_relocate.
+    moved: int = 0
     refused: int = 0
     boundaries: int = 0
     boundaries_cut: int = 0
@@ -114,6 +119,8 @@ class Tally:
             "kept",
             "snapshots",
             "compared",
+            "blocks",
+            "moved",
             "refused",
             "boundaries",
             "boundaries_cut",
@@ -173,7 +180,7 @@ class Round:
         argv = [self._machines("main").crates.crash, *arguments]
         return process.run(argv, what=f"shingle-crash {arguments[0]}", limit_s=_TOOL_LIMIT_S)
 
-    def boot(self, name: str, steps: Sequence[job.Step], disk: Path, kernel: str, **more: Any) -> Path:
+    def boot(self, name: str, steps: Sequence[job.Step], disk: Path, kernel: str, **more: Any) -> machine.Outcome:
         out = self.folder / name
         out.mkdir()
         boot = machine.Boot(
@@ -181,8 +188,7 @@ class Round:
             kernel_arguments=("loglevel=5", "printk.devkmsg=on", "shingle.memory_mb=2048"), **more,
         )  # fmt: skip
         self.tally.boots += 1
-        machine.run(self._machines(kernel).machine, boot, out)
-        return out
+        return machine.run(self._machines(kernel).machine, boot, out)
 
     def _formatted(self) -> Path:
         image, disk = self.folder / "base.img", self.folder / "base.disk"
@@ -199,13 +205,27 @@ class Round:
         image.unlink()
         return disk
 
-    def _recorded(self, name: str, disk: Path, steps: Sequence[job.Step], before: Promises) -> Source:
+    def _recorded(
+        self, name: str, disk: Path, steps: Sequence[job.Step], before: Promises, blocks: Blocks | None = None
+    ) -> Source:  # fmt: skip
+        """`blocks`: what its machine begins with."""
         number = len(self._sources)
-        record = self.folder / f"{number}.record"
-        kernel, expected = self.workload.kernel, self.workload.complains
-        self.boot(f"{number}.out", steps, disk, kernel, trace=record, expected=expected)
+        record, notes = self.folder / f"{number}.record", self.folder / "notes.json"
+        files = list(self.workload.programs)
+        if blocks is not None:
+            notes.write_text(blocks.notes())
+            files.append(notes)
+        counted = [job.read(crash_workload.MOVED)] if self.workload.options else []
+        ran = self.boot(
+            f"{number}.out", [*steps, *counted], disk, self.workload.kernel, trace=record, files=tuple(files),
+            expected=self.workload.complains,
+        )  # fmt: skip
+        self.tally.moved += int(str(ran.steps[-1].extra["text"])) if counted else 0
         marks = [(int(at), str(text)) for at, text in map(json.loads, self.tool("marks", record).splitlines())]
         source = Source(name, disk, record, marks, before)
+        if self.workload.has_blocks:
+            earlier = blocks or Blocks()
+            source.blocks = Blocks.noted(self.folder / f"{number}.out/notes.json", earlier.before, earlier.began_with)
         self._sources[name] = source
         return source
 
@@ -225,15 +245,16 @@ class Round:
     def _nested(self, parent: Source, cut: str, recovery: str, disk: Path) -> Source:
         name = f"{parent.name}{cut}/{recovery}/"
         seed = self.derived(name)
-        load = crash_workload.marked(
-            self.workload.kind, seed, 25, clear=crash_workload.WORK, path=f"deeper{name.count('/') // 2}",
-            fsync_one_in=2, sync_one_in=12, wide=30,
-        )  # fmt: skip
+        load = self.workload.deeper(self.workload, seed, name.count("/") // 2)
         beside = recovery == "L" and self.workload.beside
         wrapped = [job.background(list(beside)), load, job.stop_background()] if beside else [load]
-        steps = crash_workload.mounted(*wrapped, options=_RECOVERIES[recovery])
+        steps = crash_workload.mounted(*wrapped, options=self._options(recovery))
         place = int(re.match(r"\d+", cut)[0])  # type: ignore[index]
-        return self._recorded(name, disk, steps, promises(parent.marks, place, parent.before))
+        blocks = parent.blocks and parent.blocks.after(parent.marks, place)
+        return self._recorded(name, disk, steps, promises(parent.marks, place, parent.before), blocks)
+
+    def _options(self, recovery: str) -> str:
+        return self.workload.lazy if recovery == "L" else STOCK
 
     @property
     def _lie(self) -> list[str]:
@@ -280,7 +301,7 @@ class Round:
                 raise
             if recovery == "L" and self.workload.may_refuse is not None and self.workload.may_refuse in said:
                 return []
-            problem = f"a recovery of it ({_RECOVERIES[recovery]}) did not end well: {said}"
+            problem = f"a recovery of it ({self._options(recovery)}) did not end well: {said}"
             self._wrong(f"{parent.name}{cut}", (problem,))
             return []
 
@@ -383,40 +404,60 @@ class Round:
                 self._count(state, judged)
             break
         wrong = {found.name for found in self.tally.failures[wrong_before:]}
+        if self.workload.has_blocks:
+            self._look_at_blocks([state for state in states if state.name not in wrong], sources)
         self._fill_and_drain([state for state in states[:: self.workload.filled_one_in] if state.name not in wrong])
 
     def _fill_and_drain(self, states: Sequence[State]) -> None:
         """What a lazy mount would write over the files of others is found by filling all that is free."""
+        for state, answer in self._answers("filled and drained", states, _ORACLE):
+            if answer["wrong"].startswith(_NOT_MOUNTED) and self.workload.may_refuse is not None:
+                # Which the other looks have judged.
+                continue
+            self.tally.compared += 1
+            if answer["wrong"]:
+                self._wrong(state.name, (f"filled and drained: {answer['wrong']}",))
+
+    def _look_at_blocks(self, states: Sequence[State], sources: Sequence[Source]) -> None:
+        """No block is older than its file's last sync, or of another file."""
+        for state, answer in self._answers("its blocks", states, crash_workload.BLOCKS_PROGRAM):
+            source = sources[state.source]
+            assert source.blocks is not None
+            files = {int(file): versions for file, versions in answer.get("files", {}).items()}
+            wrong = source.blocks.wrong(files, source.blocks.held(source.marks, state.place))
+            self.tally.blocks += sum(map(len, files.values()))
+            wrong += [f"its blocks: {answer['error']}"] if "error" in answer else []
+            if wrong:
+                self._wrong(state.name, tuple(wrong[:_WRONG_SHOWN]))
+
+    def _answers(
+        self, what: str, states: Sequence[State], program: Path
+    ) -> Iterator[tuple[State, dict[str, Any]]]:  # fmt: skip
+        """What a program in the machine says of each state. One that brings the machine down has failed."""
         left = list(states)
         while left:
-            checks, answers = self.folder / "fill.jsonl", f"fill{self.tally.boots}.out"
+            checks, name = self.folder / "asked.jsonl", f"asked{self.tally.boots}.out"
             checks.write_text("".join(json.dumps({"name": each.name, "state": each.cut}) + "\n" for each in left))
-            argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{_ORACLE.name}", "states", f"{job.OUT}/{checks.name}"]
+            argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}", "states", f"{job.OUT}/{checks.name}"]
             step = job.run([*argv, f"{job.OUT}/answers.jsonl", LAZY])
             died: str | None = None
             disk = self.folder / "states.disk"
             try:
-                self.boot(answers, [step], disk, "main", files=(checks, _ORACLE), expected=tuple(Trouble))
+                self.boot(name, [step], disk, "main", files=(checks, program), expected=tuple(Trouble))
             except Failure as failure:
                 died = str(failure)
-            found = _lines_of(self.folder / answers / "answers.jsonl")
-            said = by_state((self.folder / answers / "console.log").read_text(errors="replace"), [e.name for e in left])
+            found = _lines_of(self.folder / name / "answers.jsonl")
+            said = by_state((self.folder / name / "console.log").read_text(errors="replace"), [e.name for e in left])
             for state, answer in zip(left, found, strict=False):
-                if answer["wrong"].startswith(_NOT_MOUNTED) and self.workload.may_refuse is not None:
-                    # Which the other looks have judged.
-                    continue
                 trouble = diagnose(said.get(state.name, ""))
-                problems = [f"filled and drained: {answer['wrong']}"] if answer["wrong"] else []
                 if trouble is not None:
-                    problems.append(f"filled and drained, the kernel says: {_TIME.sub('', trouble.line)}")
-                self.tally.compared += 1
-                if problems:
-                    self._wrong(state.name, tuple(problems))
+                    self._wrong(state.name, (f"{what}, the kernel says: {_TIME.sub('', trouble.line)}",))
+                yield state, answer
             if died is None:
                 return
             if process.stopping() or len(found) >= len(left):
                 raise Failure(died)
-            self._wrong(left[len(found)].name, (f"filled and drained: {died}",))
+            self._wrong(left[len(found)].name, (f"{what}: {died}",))
             left = left[len(found) + 1 :]
 
     def _boot_to_look(self, name: str, states: Sequence[State], looked: Mapping[str, Sequence[View]]) -> None:
@@ -455,6 +496,8 @@ class Round:
         self.tally.failures.append(found)
 
 
+# Of the blocks of a state.
+_WRONG_SHOWN = 9
 # As the oracle says it.
 _NOT_MOUNTED = "not mounted"
 

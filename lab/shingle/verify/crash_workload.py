@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from shingle.failure import unknown_name
 from shingle.machine import job
 from shingle.machine.console import Trouble
+from shingle.paths import IN_MACHINE, ROOT
 
 LAZY = "noatime,journal_lazy"
 STOCK = "noatime"
@@ -17,16 +19,30 @@ MARKS = "/sys/block/shd0/shingle/mark"
 # Written into the record when the first mount is over: what comes before is recovery.
 MOUNTED = "mounted"
 WORK = "work"
+# How many blocks data_relocate has moved.
+MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
+BLOCKS_PROGRAM, TIDY = IN_MACHINE / "data_work.py", ROOT / "packaging/tools/tidy.py"
 
 # EXT4_IOC_RESIZE_FS; resize2fs wants a mount table that the guest does not have.
 _RESIZE = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x40086610, struct.pack('Q', {blocks}))"
+
+
+def marked(kind: str, seed: int, operations: int, **more: object) -> job.Step:
+    arguments = {"kind": kind, "seed": seed, "operations": operations, "path": WORK, "marks": MARKS}
+    return job.load("marked", arguments | more)
+
+
+def _deeper(workload: Workload, seed: int, depth: int) -> job.Step:
+    return marked(
+        workload.kind, seed, 25, clear=WORK, path=f"deeper{depth}", fsync_one_in=2, sync_one_in=12, wide=30
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Workload:
     name: str
     summary: str
-    # What of `marked` (crates/load) is done, in the record and during a nested recovery.
+    # What of `marked` (crates/load) is done most, where it is done.
     kind: str
     steps: Callable[[Workload, int], list[job.Step]]
     mkfs: tuple[str, ...] = ()
@@ -40,6 +56,14 @@ class Workload:
     kernel: str = "main"
     # Of so many states one is filled, drained and compared.
     filled_one_in: int = 10
+    # What is done after a recovery, before the power is cut again.
+    deeper: Callable[[Workload, int, int], job.Step] = _deeper
+    # More options of lazy mounts.
+    options: str = ""
+    # Programs of the host that run in the machine.
+    programs: tuple[Path, ...] = ()
+    # Each block of its files says which it is (crash_blocks.py).
+    has_blocks: bool = False
     # Runs beside a nested recovery.
     beside: tuple[job.Step, ...] = ()
     # The kernel's sentence with which a lazy mount may refuse a state; docs/design/journal-lazy.md names the case.
@@ -48,13 +72,12 @@ class Workload:
     complains: tuple[Trouble, ...] = ()
 
     @property
+    def lazy(self) -> str:
+        return f"{LAZY},{self.options}" if self.options else LAZY
+
+    @property
     def extended(self) -> tuple[str, ...]:
         return ("-b", str(self.block_bytes), "-J", f"size={self.journal_mib}", *self.mkfs)
-
-
-def marked(kind: str, seed: int, operations: int, **more: object) -> job.Step:
-    arguments = {"kind": kind, "seed": seed, "operations": operations, "path": WORK, "marks": MARKS}
-    return job.load("marked", arguments | more)
 
 
 def mounted(*steps: job.Step, options: str = LAZY, policy: str | None = None) -> list[job.Step]:
@@ -201,6 +224,45 @@ def _freed(workload: Workload, seed: int) -> list[job.Step]:
     return [*steps, *mounted(marked(workload.kind, seed + 3, 60, clear=WORK, path="more"))]
 
 
+def _blocks(verb: str, *arguments: object) -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{BLOCKS_PROGRAM.name}", verb, *map(str, arguments)])
+
+
+def _overwritten(workload: Workload, seed: int) -> list[job.Step]:
+    """Of the second mount most: its blocks move, and what they leave soon has another owner."""
+    return [
+        job.mount("ext4", workload.lazy), _blocks("make", 5, 192, 3), job.mark(MOUNTED),
+        _blocks("overwrite", seed % 1000, 30, MARKS), job.umount(),
+        *mounted(_blocks("overwrite", 1000 + seed % 1000, 90, MARKS), options=workload.lazy),
+    ]  # fmt: skip
+
+
+def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
+    return _blocks("overwrite", 2000 * depth + seed % 1000, 15, MARKS)
+
+
+# Over and over; it is killed at some instant.
+_TIDIED = (
+    job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--full", "90"]),
+    job.sleep(0.02),
+)
+
+
+def _tidied(workload: Workload, seed: int) -> list[job.Step]:
+    """Files are written in pieces, synced and left alone, while they are joined and moved."""
+    first, second = (
+        marked(
+            workload.kind, seed + turn, 110, path=f"turn{turn}", files=14, dirs=3, write_bytes_max=96 << 10,
+            fsync_one_in=2, **({"clear": WORK} if turn else {}),
+        )
+        for turn in range(2)
+    )  # fmt: skip
+    tidied = [job.background(list(_TIDIED)), second, job.stop_background()]
+    return [*mounted(first, options=workload.lazy), job.umount(), *mounted(*tidied, options=workload.lazy)]
+
+
+# Short, so that a small disk has many, and no region is hot for long.
+_RELOCATE = "data_relocate,data_stretch_kb=128"
 _QUOTA = ("-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota")
 
 _ALL = (
@@ -237,6 +299,14 @@ _ALL = (
     Workload(
         "wrapped", "a log of 1 KiB blocks with snapshots, filled several times over", "reuse", _periods,
         block_bytes=1024, journal_mib=5, disk_mib=32,
+    ),
+    Workload(
+        "relocated", "overwritten blocks get another place, and each says which it is", "", _overwritten,
+        disk_mib=20, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,), has_blocks=True,
+    ),
+    Workload(
+        "tidied", "ext4lazy tidy joins and moves files that are synced", "truncate", _tidied, disk_mib=24,
+        options=_RELOCATE, programs=(TIDY,), beside=_TIDIED,
     ),
 )  # fmt: skip
 WORKLOADS = {each.name: each for each in _ALL}

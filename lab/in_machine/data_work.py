@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH101, PTH102, PTH108, PTH123
-"""Runs in the machine: files whose blocks are overwritten, and a comparison of each block (test_data_in_order.py).
+# ruff: noqa: PTH101, PTH102, PTH108, PTH112, PTH123, PTH208
+"""Runs in the machine: files whose blocks are overwritten, and a comparison of each block.
+
+For test_data_in_order.py and the crash explorer.
 
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
 data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
                                              MARKS what is synced; `alone`: makes no other files meanwhile
 data_work.py log TURNS                       overwrites file 0 in order, two blocks at a time, as databases do
 data_work.py scattered TURNS                 overwrites blocks anywhere
-data_work.py grow TURNS                      appends 100 bytes to a file of its own; these three sync each time
+data_work.py popular TURNS                   overwrites the first block of file 0 and some other one
+data_work.py grow TURNS                      appends 100 bytes to a file of its own; these four sync each time
 data_work.py check                           each block is the newest, from the disk
 data_work.py places FILE                     prints where the blocks of a file are
 data_work.py beside TURNS                    direct writes, mapped and buffered ones of the same files at a time
@@ -16,6 +19,8 @@ data_work.py quota                           overwrites of somebody who is at th
 data_work.py swap                            swapon of a file that somebody writes to
 data_work.py late                            a direct write that takes long, and the same block overwritten meanwhile
 data_work.py again                           the same, and the block is written again as it is
+data_work.py versions DIR                    prints which version of each block the files there hold
+data_work.py states FILE ANSWERS OPTIONS     each state of a crash explorer's disk is mounted, and its blocks are told
 
 A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
 """
@@ -284,6 +289,18 @@ def scattered(turns: str) -> None:
         file = chance.choice(sorted(fds))
         put(notes, fds[file], file, chance.randrange(len(notes.files[file])), 1)
         os.fdatasync(fds[file])
+    notes.save()
+
+
+def popular(turns: str) -> None:
+    notes = Notes.read()
+    chance = random.Random(9)
+    fd = os.open(path(0), os.O_RDWR)
+    blocks = len(notes.files[0])
+    for _ in range(int(turns)):
+        put(notes, fd, 0, 0, 1)
+        put(notes, fd, 0, chance.randrange(blocks // 4, blocks), 1)
+        os.fdatasync(fd)
     notes.save()
 
 
@@ -567,10 +584,64 @@ def swap() -> None:
     print(f"spans {span * BLOCK // 1024} KiB")
 
 
+# --- States of the crash explorer ---------------------------------------------
+
+# MS_RDONLY and MS_NOATIME
+_LOOK = 1 | 1024
+
+
+def versions_of(directory: str) -> dict[int, list[int | str | None]]:
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return {file: versions_in(f"{directory}/{file}", file) for file in sorted(map(int, names))}
+
+
+def versions_in(name: str, file: int) -> list[int | str | None]:
+    """The version of each block; None: zeros; or what else a block begins with."""
+    found: list[int | str | None] = []
+    with open(name, "rb") as opened:
+        while block := opened.read(BLOCK):
+            version = struct.unpack_from("<24xQ", block.ljust(32, b"\0"))[0]
+            if block == contents(file, len(found), version):
+                found.append(version)
+            else:
+                found.append(block[:32].hex() if block.strip(b"\0") else None)
+    return found
+
+
+def looked(state: int, options: str) -> dict[str, object]:
+    with open("/sys/block/shd0/shingle/state", "w") as file:
+        file.write(str(state))
+    # mount(2) takes noatime as a flag.
+    own = ",".join(word for word in options.split(",") if word != "noatime")
+    if libc.mount(b"/dev/shd0", b"/mnt", b"ext4", _LOOK, own.encode()) < 0:
+        return {"error": f"not mounted: {os.strerror(ctypes.get_errno())}"}
+    try:
+        return {"files": versions_of(ROOT)}
+    except OSError as error:
+        return {"error": str(error)}
+    finally:
+        checked(libc.umount2(b"/mnt", 0), "umount")
+
+
+def versions(directory: str) -> None:
+    print(json.dumps(versions_of(directory)))
+
+
+def states(checks: str, answers: str, options: str) -> None:
+    with open(checks) as file, open(answers, "w") as out:
+        for wanted in map(json.loads, file):
+            with open("/dev/kmsg", "w") as log:
+                log.write(f"<4>crash: {wanted['name']}")
+            print(json.dumps({"name": wanted["name"], **looked(wanted["state"], options)}), file=out, flush=True)
+
+
 VERBS: dict[str, Callable[..., None]] = {
     each.__name__: each
-    for each in (make, overwrite, log, scattered, grow, check, places, beside, cuts, late, again, quota, swap)
-}
+    for each in (
+        make, overwrite, log, scattered, popular, grow, check, places, beside, cuts, late, again, quota, swap, versions,
+        states,
+    )
+}  # fmt: skip
 
 if __name__ == "__main__":
     VERBS[sys.argv[1]](*sys.argv[2:])
