@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A file is overwritten at random, 4 KiB at a time and synced now and then, until the cache has long been full.
+"""A file is overwritten at random, 4 KiB at a time, until the cache has long been full.
 
 On a disk that is half full, 70 and 90 % full; where the blocks are drawn with a skew (Zipf, 1.1) and where each is as
-likely. What is written goes in ten parts, each with its time and latencies, so that one sees what comes after the
-drive's persistent cache is full. All file systems have the same disk; those of ext4 have logs of 1 GiB.
+likely; synced after every 16 blocks, as by a database, and on the fullest disk also not synced but at each part's end.
+What is written goes in ten parts, each with its time and latencies, so that one sees what comes after the drive's
+persistent cache is full. All file systems have the same disk; those of ext4 have logs of 1 GiB.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,11 @@ FILE_SYSTEMS = (STOCK, OFF, ON, "f2fs", "nilfs2", "btrfs", "xfs")
 SKEWED, EVEN = "zipf", "uniform"
 DISTRIBUTIONS = {SKEWED: "zipf:1.1", EVEN: "random"}
 FULL_PERCENT = (50, 70, 90)
-FSYNC_EVERY, BLOCK_BYTES = 16, 4096
+BLOCK_BYTES = 4096
+# After how many blocks there is an fsync; 0: never.
+SYNCED, UNSYNCED = 16, 0
+# How full, and how often synced.
+WAYS = (*((full, SYNCED) for full in FULL_PERCENT), (FULL_PERCENT[-1], UNSYNCED))
 PREPARE = "Prepare"
 PARTS = tuple(f"Part{number}" for number in range(1, 11))
 LAST = PARTS[-1]
@@ -37,6 +42,7 @@ class Overwrites(workload.Plan):
 
     distribution: str = ""
     full_percent: int = 0
+    fsync_every: int = SYNCED
 
     def steps(self) -> list[job.Step]:
         scale = self.scales[LAST]
@@ -52,7 +58,7 @@ class Overwrites(workload.Plan):
             text = "\n".join([
                 "[overwrite]", f"directory={job.MOUNT_POINT}", "filename=random", f"size={span}", "rw=randwrite",
                 f"random_distribution={DISTRIBUTIONS[self.distribution]}", f"bs={BLOCK_BYTES}", "norandommap=1",
-                f"io_size={round(WRITTEN_BYTES * scale / len(PARTS))}", f"fsync={FSYNC_EVERY}", "ioengine=psync",
+                f"io_size={round(WRITTEN_BYTES * scale / len(PARTS))}", f"fsync={self.fsync_every}", "ioengine=psync",
                 "overwrite=1", "fallocate=none", "invalidate=0", "disk_util=0", "thread=1", "",
             ])  # fmt: skip
             # Each part draws blocks of its own, and of Zipf the same ones are likely: fio hashes a block's rank.
@@ -61,8 +67,8 @@ class Overwrites(workload.Plan):
         return [*found, clean, job.umount(phase=workload.UNMOUNT), clean]
 
 
-def named(file_system: str, distribution: str, full_percent: int) -> str:
-    return f"{file_system}-{distribution}-{full_percent}"
+def named(file_system: str, distribution: str, full_percent: int, fsync_every: int = SYNCED) -> str:
+    return f"{file_system}-{distribution}-{full_percent}{'' if fsync_every else '-unsynced'}"
 
 
 def variant(name: str) -> fs.FileSystem:
@@ -77,32 +83,50 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     return [
         run.Run(
             profile,
-            replace(variant(name), name=named(name, distribution, full)),
-            Overwrites(names, dict.fromkeys(names, scale), seed, distribution=distribution, full_percent=full),
+            replace(variant(name), name=named(name, distribution, full, every)),
+            Overwrites(names, dict.fromkeys(names, scale), seed, distribution=distribution, full_percent=full,
+                       fsync_every=every),
             memory_mib=max(512, round(run.PAPER_MEMORY_MIB * scale)),
             capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30,
             may_fail=True,
         )
         for distribution in DISTRIBUTIONS
-        for full in FULL_PERCENT
+        for full, every in WAYS
         for name in FILE_SYSTEMS
-    ]
+    ]  # fmt: skip
 
 
-def found(records: Sequence[Record], file_system: str, distribution: str, full: int, part: str) -> Record:
-    return cell(records, named(file_system, distribution, full), part)
+def found(
+    records: Sequence[Record], file_system: str, distribution: str, full: int, part: str, every: int = SYNCED
+) -> Record:
+    return cell(records, named(file_system, distribution, full, every), part)
 
 
-def kib_s(records: Sequence[Record], file_system: str, distribution: str, full: int, part: str = LAST) -> float:
+def kib_s(
+    records: Sequence[Record], file_system: str, distribution: str, full: int, part: str = LAST, every: int = SYNCED
+) -> float:
     """What the program writes in a second of one part, until all of it is synced."""
-    each = found(records, file_system, distribution, full, part)
+    each = found(records, file_system, distribution, full, part, every)
     return float(each["load"]["user_written_bytes"] / each["virtual_s"] / 1024)
 
 
-def all_s(records: Sequence[Record], file_system: str, distribution: str, full: int) -> float:
+def gain(records: Sequence[Record], file_system: str, distribution: str, full: int, every: int = SYNCED) -> float:
+    """Of data in order over a file system, in the last part."""
+    ours, theirs = (kib_s(records, name, distribution, full, LAST, every) for name in (ON, file_system))
+    return ours / theirs
+
+
+def all_s(records: Sequence[Record], file_system: str, distribution: str, full: int, every: int = SYNCED) -> float:
     """All parts, and the cleaning after the last."""
-    parts = [found(records, file_system, distribution, full, part) for part in PARTS]
+    parts = [found(records, file_system, distribution, full, part, every) for part in PARTS]
     return sum(float(each["virtual_s"]) for each in parts) + float(parts[-1]["cleaning_s"])
+
+
+def rewritten(records: Sequence[Record], file_system: str, distribution: str, full: int, every: int = SYNCED) -> float:
+    """Bytes that the drive rewrites per byte of the user's, all parts and the cleaning after the last."""
+    parts = [found(records, file_system, distribution, full, part, every) for part in PARTS]
+    user = sum(each["load"]["user_written_bytes"] for each in parts)
+    return float(sum(each["counters"]["rewritten_bytes"] for each in parts) / user)
 
 
 def latency_ms(records: Sequence[Record], file_system: str, distribution: str, full: int, of: str) -> float:
@@ -110,26 +134,30 @@ def latency_ms(records: Sequence[Record], file_system: str, distribution: str, f
     return float(found(records, file_system, distribution, full, LAST)["load"]["latency_ns"]["fsync"][of]) / 1e6
 
 
-def longest_s(records: Sequence[Record], file_system: str, distribution: str, full: int) -> float:
+def longest_s(records: Sequence[Record], file_system: str, distribution: str, full: int, every: int = SYNCED) -> float:
     """Of all parts, a write or an fsync."""
-    parts = [found(records, file_system, distribution, full, part)["load"]["latency_ns"] for part in PARTS]
+    parts = [
+        found(records, file_system, distribution, full, part, every)["load"]["latency_ns"] for part in PARTS
+    ]  # fmt: skip
     return max(float(kind["max"]) for part in parts for kind in part.values()) / 1e9
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
     panels = []
     for distribution in DISTRIBUTIONS:
-        for full in FULL_PERCENT:
+        for full, every in WAYS:
             rows = []
             for name in FILE_SYSTEMS:
 
                 def rates(
-                    own: Sequence[Record], name: str = name, distribution: str = distribution, full: int = full
-                ) -> list[tuple[str, float]]:
-                    return [("the last tenth", kib_s(own, name, distribution, full))]
+                    own: Sequence[Record], name: str = name, distribution: str = distribution, full: int = full,
+                    every: int = every,
+                ) -> list[tuple[str, float]]:  # fmt: skip
+                    return [("the last tenth", kib_s(own, name, distribution, full, LAST, every))]
 
                 rows.append(bars.of_parts(name, records, rates))
-            panels.append(bars.Panel(f"{distribution}, {full} % full", "KiB/s", rows))
+            synced = "" if every else ", not synced"
+            panels.append(bars.Panel(f"{distribution}, {full} % full{synced}", "KiB/s", rows))
     bars.draw(panels, stem)
 
 
