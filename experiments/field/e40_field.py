@@ -30,10 +30,12 @@ from shingle.lab import (
 )
 
 LAZY, BASELINE = "ext4-lazy", "ext4-10g"
+# journal_lazy and data_relocate: what owners get.
+SMR = "ext4-smr"
 DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
-ANYWHERE = ("ext4", BASELINE, LAZY, "nilfs2", "f2fs", "btrfs", "xfs")
+ANYWHERE = ("ext4", BASELINE, LAZY, SMR, "nilfs2", "f2fs", "btrfs", "xfs")
 # A directory of few names takes a block of ext4, unless it is kept in its inode, as the others do.
-INLINE = (BASELINE, LAZY)
+INLINE = (BASELINE, LAZY, SMR)
 # SAFS takes part in what only appends.
 HOST_MANAGED, IN_ORDER, APPENDING = "hc620", ("f2fs", "btrfs"), ("safs",)
 DIRECTORIES = ("MakeDirs", "RemoveDirs")
@@ -159,7 +161,7 @@ _HEAD = f"""<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 workloads at a tenth, one seed) and prints each phase with its bytes. An entry is virtual seconds: of all phases and the
 unmount, + what the disk then goes on cleaning; and how many times as long as the first, which is bold, both take
 together. Drives, journals and persistent caches are not scaled. `{LAZY}` is journal_lazy with a journal of 10 GiB, and
-`{BASELINE}` ext4 with the same journal.
+`{BASELINE}` ext4 with the same journal; `{SMR}` is journal_lazy with all data in one stream.
 """
 
 
