@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A file server's disk after years: filled to a share, and then written ten times over, in rounds with pauses.
+
+In a pause the drive cleans, and where it is said `ext4lazy tidy` runs first. lab/in_machine/churn.py has the files. All
+that is free is told by the length of its stretch after each round: what is new is streamed only into long ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shingle.lab import Expectation, Experiment, Record, bars, cell, drive, fs, job, run, workload
+from shingle.paths import IN_MACHINE, ROOT
+
+DRIVE = "st8000as0002"
+# Less than is written in a round, whatever the scale: it names the drive.
+CACHE_GIB, CACHE_ENTRIES = 0.25, 1800
+# At scale 1.
+CAPACITY_BYTES = 200 << 30
+SCALE = 0.02
+LOG_MIB = 256
+STOCK, OFF, ON, TIDIED = "ext4-256m", "ext4-lazy-256m", "ext4-smr-256m", "ext4-smr-256m-tidied"
+OWN = {STOCK: "", OFF: "journal_lazy", ON: "journal_lazy,data_relocate", TIDIED: "journal_lazy,data_relocate"}
+FULL_PERCENT = (50, 70, 80, 90)
+# Beside others on one disk.
+OTHERS, OTHERS_FULL = ("f2fs", "nilfs2", "btrfs", "xfs"), 80
+FILL = "Fill"
+ROUNDS = tuple(f"Round{number}" for number in range(1, 11))
+LAST = ROUNDS[-1]
+# A stretch is streamed from this length on.
+LONG_KIB = 8192
+CHURN, TIDY = IN_MACHINE / "churn.py", ROOT / "packaging/tools/tidy.py"
+REPORT = "/run/report.json"
+
+
+def tidy_of(phase: str) -> str:
+    return phase.replace("Round", "Tidy")
+
+
+@dataclass(frozen=True)
+class Ageing(workload.Plan):
+    """One disk's years."""
+
+    full_percent: int = 0
+    tidied: bool = False
+
+    def files(self) -> tuple[Path, ...]:
+        return (CHURN, TIDY)
+
+    def steps(self) -> list[job.Step]:
+        folder, full = f"{job.MOUNT_POINT}/server", str(self.full_percent)
+        # As much as there is.
+        written = round(CAPACITY_BYTES * self.scales[LAST] * self.full_percent / 100)
+        clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
+
+        def python(program: Path, *more: str, phase: str) -> job.Step:
+            argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}", *more]
+            return job.run(argv, limit_s=workload.CLEAN_LIMIT_S, phase=phase)
+
+        found = [
+            python(CHURN, "fill", folder, full, str(self.seed), phase=FILL), job.sync(phase=FILL), job.drop_caches(),
+            clean,
+        ]  # fmt: skip
+        for phase in ROUNDS:
+            arguments = (folder, full, str(written), f"{self.seed} {phase}", REPORT)
+            found += [python(CHURN, "round", *arguments, phase=phase), job.read(REPORT, phase=phase), clean]
+            if self.tidied:
+                tidy = tidy_of(phase)
+                found += [python(TIDY, job.MOUNT_POINT, "--rate", "1000", phase=tidy), job.sync(phase=tidy), clean]
+        return [*found, job.umount(phase=workload.UNMOUNT), clean]
+
+
+def named(file_system: str, full_percent: int) -> str:
+    return f"{file_system}-{full_percent}"
+
+
+def runs(scale: float, seed: int) -> list[run.Run]:
+    profile = drive.changed(drive.find(DRIVE), "translation.cache", CACHE_GIB)
+    profile = drive.changed(profile, "translation.cache_entries", CACHE_ENTRIES)
+    cells = [(fs.ext4(name, name, LOG_MIB, OWN[name]), full) for full in FULL_PERCENT for name in OWN]
+    cells += [(fs.find(name), OTHERS_FULL) for name in OTHERS]
+    found = []
+    for variant, full in cells:
+        tidied = variant.name == TIDIED
+        names = (FILL, *(phase for each in ROUNDS for phase in ((each, tidy_of(each)) if tidied else (each,))))
+        plan = Ageing(names, dict.fromkeys(names, scale), seed, full_percent=full, tidied=tidied)
+        found.append(run.Run(
+            profile, replace(variant, name=named(variant.name, full)), plan, memory_mib=512,
+            capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30, may_fail=True,
+        ))  # fmt: skip
+    return found
+
+
+def busy_of(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
+    """One round, until all is written and the disk has cleaned up; s."""
+    each = cell(records, named(file_system, full), phase)
+    return float(each["virtual_s"]) + float(each["cleaning_s"])
+
+
+def rewritten(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
+    """Bytes that the drive rewrites per byte of the user's."""
+    each = cell(records, named(file_system, full), phase)
+    return float(each["counters"]["rewritten_bytes"] / each["load"]["user_written_bytes"])
+
+
+def long_percent(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
+    """Of all free bytes, those in stretches that the drive streams; at a round's end."""
+    free = cell(records, named(file_system, full), phase)["load"]["free_bytes"]
+    return 100 * sum(size for length, size in free.items() if int(length) >= LONG_KIB) / sum(free.values())
+
+
+def tidy_s(records: Sequence[Record], full: int, phase: str = LAST) -> float:
+    """What tidying takes after a round, with what the disk then cleans."""
+    each = cell(records, named(TIDIED, full), tidy_of(phase))
+    return float(each["virtual_s"]) + float(each["cleaning_s"])
+
+
+def draw(records: Sequence[Record], stem: Path) -> None:
+    panels = []
+    for full in FULL_PERCENT:
+        rows = []
+        for name in (OFF, ON, TIDIED):
+            for phase in (ROUNDS[0], ROUNDS[4], LAST):
+
+                def parts(
+                    own: Sequence[Record], name: str = name, full: int = full, phase: str = phase
+                ) -> list[tuple[str, float]]:
+                    return [("free bytes in stretches of 8 MiB and more", long_percent(own, name, full, phase))]
+
+                rows.append(bars.of_parts(f"{name}, {phase}", records, parts))
+        panels.append(bars.Panel(f"{full} % full", "% of what is free", rows))
+    bars.draw(panels, stem)
+
+
+EXPERIMENT = Experiment(
+    name="e48-ageing",
+    claim="data stay in order on a disk that is nearly full and has been written ten times over",
+    runs=runs,
+    phases=(FILL, *ROUNDS, *(tidy_of(each) for each in ROUNDS)),
+    scale=SCALE,
+    scaling="The disk and what is written are scaled; bands, files and the log are not.",
+    expectations=(
+        Expectation(
+            "up to 80 % full the last round, with the cleaning, takes less than half of stock ext4's time",
+            lambda records: all(
+                2 * busy_of(records, ON, full) < busy_of(records, STOCK, full) for full in FULL_PERCENT if full <= 80
+            ),
+        ),
+        Expectation(
+            "at 90 % full it takes no longer than without data in order",
+            lambda records: busy_of(records, ON, 90) <= busy_of(records, OFF, 90),
+        ),
+        Expectation(
+            "tidying in the pauses leaves more of what is free in stretches that are streamed, at each share",
+            lambda records: all(
+                long_percent(records, TIDIED, full) > long_percent(records, ON, full) for full in FULL_PERCENT
+            ),
+        ),
+        Expectation(
+            "and at 80 % full it leads the file systems that people might choose instead",
+            lambda records: all(
+                busy_of(records, TIDIED, OTHERS_FULL) < busy_of(records, other, OTHERS_FULL) for other in OTHERS
+            ),
+        ),
+    ),
+    numbers={"busy_of": busy_of, "rewritten": rewritten, "long_percent": long_percent, "tidy_s": tidy_s},
+    draw=draw,
+)
