@@ -229,9 +229,9 @@ def _blocks(verb: str, *arguments: object) -> job.Step:
 
 
 def _overwritten(workload: Workload, seed: int) -> list[job.Step]:
-    """Of the second mount most: its blocks move, and what they leave soon has another owner."""
+    """Of the second mount most: its blocks move, and on a disk so small what they leave soon has another owner."""
     return [
-        job.mount("ext4", workload.lazy), _blocks("make", 5, 192, 3), job.mark(MOUNTED),
+        job.mount("ext4", workload.lazy), _blocks("make", 5, 192), job.mark(MOUNTED),
         _blocks("overwrite", seed % 1000, 30, MARKS), job.umount(),
         *mounted(_blocks("overwrite", 1000 + seed % 1000, 90, MARKS), options=workload.lazy),
     ]  # fmt: skip
@@ -302,7 +302,7 @@ _ALL = (
     ),
     Workload(
         "relocated", "overwritten blocks get another place, and each says which it is", "", _overwritten,
-        disk_mib=20, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,), has_blocks=True,
+        disk_mib=13, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,), has_blocks=True,
     ),
     Workload(
         "tidied", "ext4lazy tidy joins and moves files that are synced", "truncate", _tidied, disk_mib=24,
