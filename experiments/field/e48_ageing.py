@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle.lab import Expectation, Experiment, Record, bars, cell, drive, fs, job, run, workload
-from shingle.paths import IN_MACHINE, ROOT
+from shingle.lab import IN_MACHINE, TIDY, Expectation, Experiment, Record, bars, cell, drive, fs, job, run, workload
 
 DRIVE = "st8000as0002"
 # Less than is written in a round, whatever the scale: it names the drive.
@@ -29,7 +28,7 @@ ROUNDS = tuple(f"Round{number}" for number in range(1, 11))
 LAST = ROUNDS[-1]
 # A stretch is streamed from this length on.
 LONG_KIB = 8192
-CHURN, TIDY = IN_MACHINE / "churn.py", ROOT / "packaging/tools/tidy.py"
+CHURN = IN_MACHINE / "churn.py"
 REPORT = "/run/report.json"
 
 

@@ -16,6 +16,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 NOTES = Path("/run/churn.json")
@@ -149,4 +150,5 @@ def one_round(folder: str, percent: str, size: str, seed: str, report: str) -> N
 
 
 if __name__ == "__main__":
-    {"fill": fill, "round": one_round}[sys.argv[1]](*sys.argv[2:])
+    verbs: dict[str, Callable[..., None]] = {"fill": fill, "round": one_round}
+    verbs[sys.argv[1]](*sys.argv[2:])

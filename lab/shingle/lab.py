@@ -7,7 +7,7 @@ from shingle.build.tools import FSX, PJDFSTEST
 from shingle.catalogue import drive, fio, fs, programs, synced, workload
 from shingle.evidence import bars, plot, table
 from shingle.machine import console, job, machine
-from shingle.paths import IN_MACHINE
+from shingle.paths import IN_MACHINE, TIDY
 from shingle.runs import run
 from shingle.runs.claims import (
     Basis,
@@ -34,9 +34,9 @@ from shingle.runs.experiment import Expectation, Experiment
 from shingle.runs.record import NotFinished, NotRecorded, Record, cell
 
 __all__ = (
-    "FSX", "IN_MACHINE", "PJDFSTEST", "Basis", "Claim", "Expectation", "Experiment", "NotFinished", "NotRecorded",
-    "Record", "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning", "cleaning_claim", "console",
-    "drive", "fio", "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s", "machine", "number", "parts_s",
-    "plot", "programs", "reads_claim", "run", "seconds", "speedup", "speedup_claim", "synced", "table", "unmount_ms",
-    "workload", "written_mib_s",
+    "FSX", "IN_MACHINE", "PJDFSTEST", "TIDY", "Basis", "Claim", "Expectation", "Experiment", "NotFinished",
+    "NotRecorded", "Record", "bars", "busy_s", "by_seed", "bytes_claim", "calls_s", "cell", "cleaning",
+    "cleaning_claim", "console", "drive", "fio", "fs", "gain_spread", "job", "lazy_cleaning_claim", "load_bytes_s",
+    "machine", "number", "parts_s", "plot", "programs", "reads_claim", "run", "seconds", "speedup", "speedup_claim",
+    "synced", "table", "unmount_ms", "workload", "written_mib_s",
 )  # fmt: skip

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 # Programs that the lab runs inside the machine, each on its own: they import nothing of the lab.
 IN_MACHINE = ROOT / "lab/in_machine"
+# What owners run, and what experiments and tests run in the machine.
+TIDY = ROOT / "packaging/tools/tidy.py"
 
 
 def cache() -> Path:

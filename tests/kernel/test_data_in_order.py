@@ -29,7 +29,7 @@ from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
 from shingle.machine.console import Trouble
-from shingle.paths import IN_MACHINE, ROOT
+from shingle.paths import IN_MACHINE, TIDY
 from shingle.verify.crash_blocks import Blocks
 
 pytestmark = pytest.mark.machine
@@ -206,8 +206,6 @@ def swap_stays(bench: Bench, provoke: str = "nothing") -> None:
 
 
 # --- Tidying ---------------------------------------------------------------------------
-
-TIDY = ROOT / "packaging/tools/tidy.py"
 
 
 def tidy(name: str, *more: str) -> job.Step:

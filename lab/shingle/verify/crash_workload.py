@@ -10,7 +10,7 @@ from pathlib import Path
 from shingle.failure import unknown_name
 from shingle.machine import job
 from shingle.machine.console import Trouble
-from shingle.paths import IN_MACHINE, ROOT
+from shingle.paths import IN_MACHINE, TIDY
 
 LAZY = "noatime,journal_lazy"
 STOCK = "noatime"
@@ -21,7 +21,7 @@ MOUNTED = "mounted"
 WORK = "work"
 # How many blocks data_relocate has moved.
 MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
-BLOCKS_PROGRAM, TIDY = IN_MACHINE / "data_work.py", ROOT / "packaging/tools/tidy.py"
+BLOCKS_PROGRAM = IN_MACHINE / "data_work.py"
 
 # EXT4_IOC_RESIZE_FS; resize2fs wants a mount table that the guest does not have.
 _RESIZE = "import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', 0), 0x40086610, struct.pack('Q', {blocks}))"
