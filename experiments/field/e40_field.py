@@ -161,7 +161,7 @@ _HEAD = f"""<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 workloads at a tenth, one seed) and prints each phase with its bytes. An entry is virtual seconds: of all phases and the
 unmount, + what the disk then goes on cleaning; and how many times as long as the first, which is bold, both take
 together. Drives, journals and persistent caches are not scaled. `{LAZY}` is journal_lazy with a journal of 10 GiB, and
-`{BASELINE}` ext4 with the same journal; `{SMR}` is journal_lazy with all data in one stream.
+`{BASELINE}` ext4 with the same journal.
 """
 
 

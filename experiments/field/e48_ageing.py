@@ -2,14 +2,28 @@
 """A file server's disk after years: filled to a share, and then written ten times over, in rounds with pauses.
 
 In a pause the drive cleans, and where it is said `ext4lazy tidy` runs first. lab/in_machine/churn.py has the files. All
-that is free is told by the length of its stretch after each round: what is new is streamed only into long ones.
+that is free is told by the length of its stretch at the end of each pause: what is new is streamed only into long ones.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shingle.lab import IN_MACHINE, TIDY, Expectation, Experiment, Record, bars, cell, drive, fs, job, run, workload
+from shingle.lab import (
+    IN_MACHINE,
+    TIDY,
+    Expectation,
+    Experiment,
+    Record,
+    bars,
+    busy_s,
+    cell,
+    drive,
+    fs,
+    job,
+    run,
+    workload,
+)
 
 DRIVE = "st8000as0002"
 # Less than is written in a round, whatever the scale: it names the drive.
@@ -52,7 +66,7 @@ class Ageing(workload.Plan):
         written = round(CAPACITY_BYTES * self.scales[LAST] * self.full_percent / 100)
         clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
 
-        def python(program: Path, *more: str, phase: str) -> job.Step:
+        def python(program: Path, *more: str, phase: str | None = None) -> job.Step:
             argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}", *more]
             return job.run(argv, limit_s=workload.CLEAN_LIMIT_S, phase=phase)
 
@@ -65,7 +79,8 @@ class Ageing(workload.Plan):
             found += [python(CHURN, "round", *arguments, phase=phase), job.read(REPORT, phase=phase), clean]
             if self.tidied:
                 tidy = tidy_of(phase)
-                found += [python(TIDY, job.MOUNT_POINT, "--rate", "1000", phase=tidy), job.sync(phase=tidy), clean]
+                found += [python(TIDY, job.MOUNT_POINT, "--rate", "1000", phase=tidy), job.sync(phase=tidy)]
+                found += [python(CHURN, "free", folder, REPORT), job.read(REPORT, phase=tidy), clean]
         return [*found, job.umount(phase=workload.UNMOUNT), clean]
 
 
@@ -92,8 +107,7 @@ def runs(scale: float, seed: int) -> list[run.Run]:
 
 def busy_of(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
     """One round, until all is written and the disk has cleaned up; s."""
-    each = cell(records, named(file_system, full), phase)
-    return float(each["virtual_s"]) + float(each["cleaning_s"])
+    return float(busy_s(cell(records, named(file_system, full), phase)))
 
 
 def rewritten(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
@@ -103,15 +117,15 @@ def rewritten(records: Sequence[Record], file_system: str, full: int, phase: str
 
 
 def long_percent(records: Sequence[Record], file_system: str, full: int, phase: str = LAST) -> float:
-    """Of all free bytes, those in stretches that the drive streams; at a round's end."""
-    free = cell(records, named(file_system, full), phase)["load"]["free_bytes"]
+    """Of all free bytes, those in stretches that the drive streams; when the next round begins."""
+    last = tidy_of(phase) if file_system == TIDIED else phase
+    free = cell(records, named(file_system, full), last)["load"]["free_bytes"]
     return 100 * sum(size for length, size in free.items() if int(length) >= LONG_KIB) / sum(free.values())
 
 
 def tidy_s(records: Sequence[Record], full: int, phase: str = LAST) -> float:
     """What tidying takes after a round, with what the disk then cleans."""
-    each = cell(records, named(TIDIED, full), tidy_of(phase))
-    return float(each["virtual_s"]) + float(each["cleaning_s"])
+    return float(busy_s(cell(records, named(TIDIED, full), tidy_of(phase))))
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:

@@ -4,6 +4,7 @@
 
     churn.py fill FOLDER PERCENT SEED                  files until so much of the file system is used
     churn.py round FOLDER PERCENT BYTES SEED REPORT    so much is written, and as much stays used
+    churn.py free FOLDER REPORT                        only what is free
 
 Sizes are those of Filebench's file server: a gamma distribution, mean 128 KiB. The report is JSON; where the kernel can
 tell (FS_IOC_GETFSMAP), it has the free bytes by the length of their stretch. The names are kept outside of the disk.
@@ -149,6 +150,10 @@ def one_round(folder: str, percent: str, size: str, seed: str, report: str) -> N
     Path(report).write_text(json.dumps(told))
 
 
+def free(folder: str, report: str) -> None:
+    Path(report).write_text(json.dumps({"name": "free", "free_bytes": free_bytes(folder)}))
+
+
 if __name__ == "__main__":
-    verbs: dict[str, Callable[..., None]] = {"fill": fill, "round": one_round}
+    verbs: dict[str, Callable[..., None]] = {"fill": fill, "round": one_round, "free": free}
     verbs[sys.argv[1]](*sys.argv[2:])

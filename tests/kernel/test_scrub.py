@@ -12,6 +12,7 @@ import pytest
 
 from harness import Bench, Booted
 from kernel import stress
+from kernel.test_cleaner import many_files
 from kernel.test_damage import COMMIT, DESCRIPTOR, LAST_TAG, REVOKE, SAME_UUID, Block, blocks_of
 from kernel.test_snapshots import (
     LAZY,
@@ -39,6 +40,8 @@ FLIPPED = 50
 WRITABLE = ("bdev_allow_write_mounted=y",)
 # A burst of an idle disk, and what it waits for in between (kernel/fs/jbd2/lazy_scrub.c).
 PAUSE_S, IDLE_S = 1800, 5
+# A piece of a sweep (kernel/fs/jbd2/lazy_clean.c).
+AT_ONCE = 256
 
 
 def copies_of(log: Log, block: Block) -> Iterator[tuple[int, int]]:
@@ -182,6 +185,28 @@ def test_unreadable_sectors_are_left_behind(bench: Bench) -> None:
         assert re.search(rf"log block {number}\b.* cannot be read", booted.outcome.console)
     again = replayed(bench, formatted, booted.saved_drive, faults=plan)
     assert again.text("replayed.txt") == booted.text("before.txt") == ran.text("ran.txt")
+
+
+def test_a_sweep_goes_on_behind_a_copy_that_cannot_be_read(bench: Bench) -> None:
+    """The idle cleaner sends home what is before it and behind it; what stays is in the log, and nothing is lost."""
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *many_files())
+    log = Log(bench, formatted, ran.saved_drive)
+    newest = {home: number for number, home, _ in copies(log)}
+    # In the second piece of the first sweep, and far from what a mount reads with its neighbours.
+    oldest = min(newest.values())
+    bad = next(newest[home] for home in sorted(newest)[AT_ONCE + 50 :] if newest[home] < oldest + 500)
+    source = bench.folder / "plan.toml"
+    source.write_text(f"[[unreadable]]\nfirst_sector = {log.places[bad] // 512}\nsectors = 8\n")
+    plan = faults.compiled(bench.built.crates, source, bench.folder / "plan")
+    steps = [*committed(), job.sleep(60), stress.statistic("swept"), job.save()]
+    swept = bench.boot(
+        bench.mounted(formatted, *steps, options=LAZY)[:-1], drive=ran.saved_drive, save=True, faults=plan,
+        expected=tuple(console.Trouble),
+    )  # fmt: skip
+    assert "I/O error" in swept.outcome.console or "critical medium error" in swept.outcome.console
+    assert stress.statistics(swept)["swept"] > 3 * AT_ONCE, stress.statistics(swept)
+    assert replayed(bench, formatted, swept.saved_drive).text("replayed.txt") == ran.text("ran.txt")
 
 
 def directory_block(bench: Bench, log: Log, drive: Path) -> tuple[str, int]:

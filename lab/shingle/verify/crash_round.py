@@ -410,30 +410,34 @@ class Round:
 
     def _fill_and_drain(self, states: Sequence[State]) -> None:
         """What a lazy mount would write over the files of others is found by filling all that is free."""
-        for state, answer in self._answers("filled and drained", states, _ORACLE):
+        for state, answer, problems in self._answers("filled and drained", states, _ORACLE):
             if answer["wrong"].startswith(_NOT_MOUNTED) and self.workload.may_refuse is not None:
                 # Which the other looks have judged.
                 continue
             self.tally.compared += 1
-            if answer["wrong"]:
-                self._wrong(state.name, (f"filled and drained: {answer['wrong']}",))
+            problems += [f"filled and drained: {answer['wrong']}"] if answer["wrong"] else []
+            if problems:
+                self._wrong(state.name, tuple(problems))
 
     def _look_at_blocks(self, states: Sequence[State], sources: Sequence[Source]) -> None:
         """No block is older than its file's last sync, or of another file."""
-        for state, answer in self._answers("its blocks", states, crash_workload.BLOCKS_PROGRAM):
+        for state, answer, problems in self._answers("its blocks", states, crash_workload.BLOCKS_PROGRAM):
             source = sources[state.source]
             assert source.blocks is not None
             files = {int(file): versions for file, versions in answer.get("files", {}).items()}
-            wrong = source.blocks.wrong(files, source.blocks.held(source.marks, state.place))
             self.tally.blocks += sum(map(len, files.values()))
-            wrong += [f"its blocks: {answer['error']}"] if "error" in answer else []
-            if wrong:
-                self._wrong(state.name, tuple(wrong[:_WRONG_SHOWN]))
+            problems += [f"its blocks: {answer['error']}"] if "error" in answer else []
+            problems += source.blocks.wrong(files, source.blocks.held(source.marks, state.place))
+            if problems:
+                self._wrong(state.name, tuple(problems[:_WRONG_SHOWN]))
 
     def _answers(
         self, what: str, states: Sequence[State], program: Path
-    ) -> Iterator[tuple[State, dict[str, Any]]]:  # fmt: skip
-        """What a program in the machine says of each state. One that brings the machine down has failed."""
+    ) -> Iterator[tuple[State, dict[str, Any], list[str]]]:  # fmt: skip
+        """What a program in the machine says of each state, and what the kernel complains of meanwhile.
+
+        A state that brings the machine down has failed.
+        """
         left = list(states)
         while left:
             checks, name = self.folder / "asked.jsonl", f"asked{self.tally.boots}.out"
@@ -450,9 +454,8 @@ class Round:
             said = by_state((self.folder / name / "console.log").read_text(errors="replace"), [e.name for e in left])
             for state, answer in zip(left, found, strict=False):
                 trouble = diagnose(said.get(state.name, ""))
-                if trouble is not None:
-                    self._wrong(state.name, (f"{what}, the kernel says: {_TIME.sub('', trouble.line)}",))
-                yield state, answer
+                line = None if trouble is None else _TIME.sub("", trouble.line)
+                yield state, answer, [] if line is None else [f"{what}, the kernel says: {line}"]
             if died is None:
                 return
             if process.stopping() or len(found) >= len(left):
