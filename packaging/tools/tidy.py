@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Gets free stretches back on an ext4 that is mounted with data_relocate, and joins files that were torn apart.
 
-    ext4lazy tidy MOUNTPOINT [--dry-run] [--rate MIB] [--full PERCENT]
+    ext4lazy tidy MOUNTPOINT [--dry-run] [--rate MIB] [--goal PERCENT] [--full PERCENT]
 
-The disk is divided into regions as long as the stretches that the stream of data looks for. Regions of which little is
-in use are emptied, the emptiest first: the kernel is asked to write these blocks again (EXT4_IOC_REWRITE), and
-data_relocate puts them at the head of the stream. So do files whose pieces are so short that reading them is mostly
-seeking. Nobody else is disturbed: contents and times of files stay, and a crash or a kill at any instant leaves whole
-files. (docs/design/data-in-order.md, Tidying)
+The disk is divided into regions as long as the stretches that the stream of data looks for. Regions are emptied, the
+emptiest first, until so much of what is free (--goal) lies in stretches: the kernel is asked to write their blocks
+again (EXT4_IOC_REWRITE), and data_relocate puts these at the head of the stream. Log-structured file systems clean like
+this (Rosenblum and Ousterhout, SOSP'91, section 3.4). Files whose pieces are so short that reading them is mostly
+seeking are joined, as far as more than the goal is in stretches. Nobody else is disturbed: contents and times of files
+stay, and a crash or a kill at any instant leaves whole files. (docs/design/data-in-order.md, Tidying)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import ctypes
 import errno
 import fcntl
+import heapq
 import os
 import re
 import stat
@@ -36,7 +38,7 @@ FREE, UNKNOWN = 1, 2
 EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no place yet, encoded, inline, unwritten
 # Pieces shorter than this on average take longer to seek for than to read.
 TORN_BYTES = MIB
-AT_ONCE = 4096  # records of a map
+AT_ONCE = 4096  # records of a map; regions, and files, of a plan
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
 SYNC_WRITE, SYNC_WAIT = 2, 1
@@ -47,7 +49,7 @@ class Failure(Exception):
     """The text is the sentence for the user."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Bytes of a file that lie in a row."""
 
@@ -63,14 +65,18 @@ class File:
     pieces: list[Piece]
 
     @property
-    def is_torn(self) -> bool:
-        size = sum(piece.size for piece in self.pieces)
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def seeks(self) -> int:
         # What follows its predecessor on the disk is read with it.
-        runs = 1 + sum(
-            before.physical + before.size != piece.physical
-            for before, piece in zip(self.pieces, self.pieces[1:], strict=False)
-        )
-        return runs > 1 and size < runs * TORN_BYTES
+        pairs = zip(self.pieces, self.pieces[1:], strict=False)
+        return sum(before.physical + before.size != piece.physical for before, piece in pairs)
+
+    @property
+    def is_torn(self) -> bool:
+        return self.seeks > 0 and self.size < (self.seeks + 1) * TORN_BYTES
 
 
 @dataclass
@@ -129,11 +135,22 @@ def disk_map(directory: Path) -> Iterator[tuple[int, int, int]]:
         os.close(fd)
 
 
-def regions_of(mount: Mount) -> dict[int, Region]:
-    """Those in which something is; what is in none is free."""
+@dataclass(frozen=True)
+class Room:
+    """What is free, and what of it lies in stretches, in bytes; and the regions in which something is."""
+
+    free: int
+    long: int
+    regions: dict[int, Region]
+
+
+def room_of(mount: Mount) -> Room:
     found: dict[int, Region] = {}
+    free = long = 0
     for physical, length, owner in disk_map(mount.directory):
         if owner == FREE:
+            free += length
+            long += length if length >= mount.stretch else 0
             continue
         at = physical
         while at < physical + length:
@@ -143,16 +160,17 @@ def regions_of(mount: Mount) -> dict[int, Region]:
             region.used += end - at
             region.is_fixed |= owner != UNKNOWN
             at = end
-    return found
+    return Room(free, long, found)
 
 
 def pieces_of(fd: int) -> list[Piece]:
     """Where a file is; what has no place yet, or no data, is left out."""
     found: list[Piece] = []
-    start = 0
+    start, at_once = 0, 64
     while True:
-        head = struct.pack("<QQIIII", start, (1 << 64) - 1 - start, 0, 0, AT_ONCE, 0)
-        asked = bytearray(head + bytes(56 * AT_ONCE))
+        head = struct.pack("<QQIIII", start, (1 << 64) - 1 - start, 0, 0, at_once, 0)
+        asked = bytearray(head + bytes(56 * at_once))
+        at_once = AT_ONCE
         fcntl.ioctl(fd, IOC_FIEMAP, asked)
         count = struct.unpack_from("<I", asked, 20)[0]
         flags = EXTENT_LAST
@@ -165,7 +183,7 @@ def pieces_of(fd: int) -> list[Piece]:
             return found
 
 
-def files_below(directory: Path, refused: Counter[str]) -> Iterator[File]:
+def files_below(directory: Path, refused: dict[Path, str]) -> Iterator[File]:
     """All regular files of this file system, each once."""
     device, seen = directory.stat().st_dev, set()
     for folder, names, files in os.walk(directory):
@@ -180,7 +198,7 @@ def files_below(directory: Path, refused: Counter[str]) -> Iterator[File]:
                     seen.add(info.st_ino)
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME)
             except OSError as error:
-                refused[os.strerror(error.errno or 0)] += 1
+                refused[path] = os.strerror(error.errno or 0)
                 continue
             try:
                 yield File(path, info.st_ino, pieces_of(fd))
@@ -192,48 +210,77 @@ def files_below(directory: Path, refused: Counter[str]) -> Iterator[File]:
 
 
 @dataclass
+class Done:
+    """Numbers of regions and files that had their turn."""
+
+    regions: set[int] = field(default_factory=set)
+    files: set[int] = field(default_factory=set)
+
+
+@dataclass
 class Plan:
     regions: list[Region]
     torn: list[File]
+    # Regions that were looked at; some cannot be emptied.
+    looked: int
 
     @property
     def size(self) -> int:
-        torn = sum(piece.size for file in self.torn for piece in file.pieces)
-        return torn + sum(region.used for region in self.regions)
+        return sum(file.size for file in self.torn) + sum(region.used for region in self.regions)
 
 
-def planned(mount: Mount, full: int, refused: Counter[str]) -> Plan:
-    most = mount.stretch * full // 100
-    wanted = {
-        number: region for number, region in regions_of(mount).items() if not region.is_fixed and region.used <= most
-    }
-    torn = []
-    for file in files_below(mount.directory, refused):
-        if file.is_torn:
-            # All of it moves, and leaves its regions.
-            torn.append(file)
+def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: Done) -> dict[int, Region]:
+    """The emptiest regions. Each gives a stretch, of which its own data take their part."""
+    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in done.regions]
+    lacking = room.free * goal // 100 - room.long
+    wanted: dict[int, Region] = {}
+    for region in sorted(movable, key=lambda region: (region.used, region.number)):
+        if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
+            break
+        wanted[region.number] = region
+        lacking -= mount.stretch - region.used
+    return wanted
+
+
+def planned(mount: Mount, room: Room, goal: int, full: int, done: Done, refused: dict[Path, str]) -> Plan:
+    wanted = wanted_of(mount, room, goal, full, done)
+    torn: list[tuple[float, int, File]] = []
+    for number, file in enumerate(files_below(mount.directory, refused)):
+        if file.is_torn and file.inode not in done.files:
+            heapq.heappush(torn, (file.seeks / file.size, number, file))
+            if len(torn) > AT_ONCE:
+                heapq.heappop(torn)
         for piece in file.pieces:
             last = (piece.physical + piece.size - 1) // mount.stretch
-            for number in range(piece.physical // mount.stretch, last + 1):
-                if number in wanted:
-                    first = max(piece.physical, number * mount.stretch)
-                    end = min(piece.physical + piece.size, (number + 1) * mount.stretch)
+            for place in range(piece.physical // mount.stretch, last + 1):
+                if place in wanted:
+                    first = max(piece.physical, place * mount.stretch)
+                    end = min(piece.physical + piece.size, (place + 1) * mount.stretch)
                     part = Piece(piece.logical + first - piece.physical, first, end - first)
-                    wanted[number].found += part.size
-                    if not file.is_torn:
-                        wanted[number].pieces.append((file, part))
-    # Directories, and blocks of extents, lie in the others: these cannot be emptied.
-    regions = [region for region in wanted.values() if region.found == region.used and region.pieces]
-    return Plan(sorted(regions, key=lambda region: (region.used, region.number)), torn)
+                    wanted[place].found += part.size
+                    wanted[place].pieces.append((file, part))
+    done.regions.update(wanted)
+    # Directories, and blocks of extents, lie in the others.
+    regions = [region for region in wanted.values() if region.found == region.used]
+    # A file that is joined gives its place back in pieces.
+    spare = room.long - room.free * goal // 100
+    joined = []
+    for _, _, file in sorted(torn, reverse=True):
+        spare -= file.size
+        if spare < 0:
+            break
+        joined.append(file)
+        done.files.add(file.inode)
+    return Plan(regions, joined, len(wanted))
 
 
 # --- Writing again --------------------------------------------------------------------
 
 
 class Mover:
-    def __init__(self, rate_mib: int, total: int, refused: Counter[str]) -> None:
+    def __init__(self, rate_mib: int, refused: dict[Path, str]) -> None:
         self.rate = rate_mib * MIB
-        self.total, self.refused = total, refused
+        self.total, self.refused = 0, refused
         self.moved, self.began, self.said = 0, time.monotonic(), 0.0
 
     def rewrite(self, file: File, pieces: list[Piece], at_most: int) -> None:
@@ -242,7 +289,7 @@ class Mover:
         try:
             fd = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NOATIME)
         except OSError as error:
-            self.refused[os.strerror(error.errno or 0)] += 1
+            self.refused[file.path] = os.strerror(error.errno or 0)
             return
         try:
             if os.fstat(fd).st_ino != file.inode:
@@ -260,7 +307,7 @@ class Mover:
         except OSError as error:
             if error.errno in (errno.EIO, errno.EROFS):
                 raise
-            self.refused[os.strerror(error.errno or 0)] += 1
+            self.refused[file.path] = os.strerror(error.errno or 0)
         finally:
             os.close(fd)
 
@@ -273,24 +320,59 @@ class Mover:
             sys.stderr.write(f"\r{self.moved // MIB:,} of {self.total // MIB:,} MiB written again\033[K")
 
 
-def tidied(mount: Mount, plan: Plan, rate_mib: int, refused: Counter[str]) -> Mover:
-    mover = Mover(rate_mib, plan.size, refused)
-    for file in plan.torn:
-        mover.rewrite(file, file.pieces, mount.stretch)
+def tidied(mount: Mount, plan: Plan, mover: Mover) -> None:
     for region in plan.regions:
+        # Read in the order of the disk, but the pieces of a file in its own.
         by_file: dict[Path, tuple[File, list[Piece]]] = {}
-        for file, piece in region.pieces:
+        for file, piece in sorted(region.pieces, key=lambda each: each[1].physical):
             by_file.setdefault(file.path, (file, []))[1].append(piece)
         for file, pieces in by_file.values():
-            mover.rewrite(file, pieces, mount.stretch)
+            mover.rewrite(file, sorted(pieces, key=lambda piece: piece.logical), mount.stretch)
+        # The next one's data go where this one's were: that is free after the commit.
+        commit(mount)
+    for file in plan.torn:
+        mover.rewrite(file, file.pieces, mount.stretch)
+    commit(mount)
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
-    return mover
 
 
-def free_stretches(mount: Mount) -> int:
-    room = os.statvfs(mount.directory)
-    return room.f_blocks * room.f_frsize // mount.stretch - len(regions_of(mount))
+def commit(mount: Mount) -> None:
+    fd = os.open(mount.directory, os.O_RDONLY)
+    try:
+        if libc.syncfs(fd) < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(fd)
+
+
+def said(mount: Mount, room: Room) -> str:
+    percent = 100 * room.long / max(1, room.free)
+    return (
+        f"{room.long / MIB:.1f} of {room.free / MIB:.1f} MiB in stretches of {mount.stretch >> 10} KiB, {percent:.0f} %"
+    )
+
+
+def run(mount: Mount, asked: argparse.Namespace) -> None:
+    refused: dict[Path, str] = {}
+    mover, done = Mover(asked.rate, refused), Done()
+    room = room_of(mount)
+    print(f"free before: {said(mount, room)}")
+    while True:
+        plan = planned(mount, room, asked.goal, asked.full, done, refused)
+        if not plan.looked and not plan.torn:
+            break
+        print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} files in pieces, ", end="")
+        print(f"{plan.size / MIB:.1f} MiB", flush=True)
+        if asked.dry_run:
+            break
+        mover.total += plan.size
+        tidied(mount, plan, mover)
+        room = room_of(mount)
+        print(f"free now: {said(mount, room)}", flush=True)
+    for reason, count in Counter(refused.values()).items():
+        print(f"{count} files stay: {reason}")
 
 
 def main() -> int:
@@ -298,33 +380,21 @@ def main() -> int:
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="where the volume is mounted")
     parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("--rate", type=int, default=20, metavar="MIB", help="write at most so much a second (20)")
-    parser.add_argument("--full", type=int, default=50, metavar="PERCENT", help="empty regions up to so full (50)")
+    parser.add_argument(
+        "--goal", type=int, default=50, metavar="PERCENT", help="until so much of what is free is in stretches (50)"
+    )
+    parser.add_argument(
+        "--full", type=int, default=90, metavar="PERCENT", help="regions of which more is in use stay (90)"
+    )
     asked = parser.parse_args()
-    refused: Counter[str] = Counter()
     try:
-        if asked.rate < 1 or not 1 <= asked.full <= 99:
-            raise Failure("--rate takes 1 and more, --full takes 1 to 99.")
-        mount = mount_of(asked.mountpoint)
-        before = free_stretches(mount)
-        plan = planned(mount, asked.full, refused)
-        what = f"{len(plan.regions)} regions and {len(plan.torn)} files in pieces, {plan.size / MIB:.1f} MiB"
-        if asked.dry_run:
-            print(f"free stretches of {mount.stretch >> 10} KiB: {before}")
-            print(f"would write again: {what}")
-            return 0
-        try:
-            moved = tidied(mount, plan, asked.rate, refused).moved
-        except KeyboardInterrupt:
-            print("stopped; what was written again stays there, and the rest where it was")
-            return 130
-        # What was given up is free after the commit.
-        os.sync()
-        now = free_stretches(mount)
-        print(f"free stretches of {mount.stretch >> 10} KiB: {before} before, {now} now")
-        print(f"planned: {what}; written again: {moved / MIB:.1f} MiB")
-        for reason, count in refused.items():
-            print(f"{count} files stay: {reason}")
+        if asked.rate < 1 or not (1 <= asked.goal <= 99 and 1 <= asked.full <= 99):
+            raise Failure("--rate takes 1 and more, --goal and --full take 1 to 99.")
+        run(mount_of(asked.mountpoint), asked)
         return 0
+    except KeyboardInterrupt:
+        print("stopped; what was written again stays there, and the rest where it was")
+        return 130
     except Failure as failure:
         sys.stderr.write(f"ext4lazy: {failure}\n")
     except OSError as error:

@@ -243,7 +243,7 @@ def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
 
 # Over and over; it is killed at some instant.
 _TIDIED = (
-    job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--full", "90"]),
+    job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", "99"]),
     job.sleep(0.02),
 )
 
