@@ -38,7 +38,8 @@ FREE, UNKNOWN = 1, 2
 EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no place yet, encoded, inline, unwritten
 # Pieces shorter than this on average take longer to seek for than to read.
 TORN_BYTES = MIB
-AT_ONCE = 4096  # records of a map; regions, and files, of a plan
+AT_ONCE = 4096  # records of a map, regions of a plan
+JOINED_AT_MOST = 1 << 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
 SYNC_WRITE, SYNC_WAIT = 2, 1
@@ -60,7 +61,7 @@ class Piece:
 
 @dataclass
 class File:
-    path: Path
+    path: str
     inode: int
     pieces: list[Piece]
 
@@ -183,25 +184,36 @@ def pieces_of(fd: int) -> list[Piece]:
             return found
 
 
-def files_below(directory: Path, refused: dict[Path, str]) -> Iterator[File]:
+def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
     """All regular files of this file system, each once."""
     device, seen = directory.stat().st_dev, set()
-    for folder, names, files in os.walk(directory):
-        names[:] = sorted(name for name in names if os.lstat(f"{folder}/{name}").st_dev == device)
-        for name in sorted(files):
-            path = Path(folder, name)
+    folders = [str(directory)]
+    while folders:
+        folder = folders.pop()
+        try:
+            if Path(folder).stat().st_dev != device:
+                continue
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            refused[folder] = os.strerror(error.errno or 0)
+            continue
+        folders += [entry.path for entry in listed if entry.is_dir(follow_symlinks=False)]
+        for entry in listed:
+            if not entry.is_file(follow_symlinks=False):
+                continue
             try:
-                info = path.lstat()
+                fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME | os.O_NONBLOCK)
+            except OSError as error:
+                refused[entry.path] = os.strerror(error.errno or 0)
+                continue
+            try:
+                info = os.fstat(fd)
                 if not stat.S_ISREG(info.st_mode) or info.st_dev != device or info.st_ino in seen:
                     continue
                 if info.st_nlink > 1:
                     seen.add(info.st_ino)
-                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME)
-            except OSError as error:
-                refused[path] = os.strerror(error.errno or 0)
-                continue
-            try:
-                yield File(path, info.st_ino, pieces_of(fd))
+                yield File(entry.path, info.st_ino, pieces_of(fd))
             finally:
                 os.close(fd)
 
@@ -210,28 +222,20 @@ def files_below(directory: Path, refused: dict[Path, str]) -> Iterator[File]:
 
 
 @dataclass
-class Done:
-    """Numbers of regions and files that had their turn."""
-
-    regions: set[int] = field(default_factory=set)
-    files: set[int] = field(default_factory=set)
-
-
-@dataclass
 class Plan:
     regions: list[Region]
+    # Only if no region is to be emptied any more.
     torn: list[File]
-    # Regions that were looked at; some cannot be emptied.
-    looked: int
+    is_last: bool
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.torn) + sum(region.used for region in self.regions)
 
 
-def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: Done) -> dict[int, Region]:
+def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: set[int]) -> dict[int, Region]:
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
-    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in done.regions]
+    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in done]
     lacking = room.free * goal // 100 - room.long
     wanted: dict[int, Region] = {}
     for region in sorted(movable, key=lambda region: (region.used, region.number)):
@@ -242,13 +246,15 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: Done) -> dic
     return wanted
 
 
-def planned(mount: Mount, room: Room, goal: int, full: int, done: Done, refused: dict[Path, str]) -> Plan:
+def planned(mount: Mount, room: Room, goal: int, full: int, done: set[int], refused: dict[str, str]) -> Plan:
+    """Regions that had their turn are `done`: what cannot be emptied does not come again."""
     wanted = wanted_of(mount, room, goal, full, done)
+    done.update(wanted)
     torn: list[tuple[float, int, File]] = []
     for number, file in enumerate(files_below(mount.directory, refused)):
-        if file.is_torn and file.inode not in done.files:
+        if not wanted and file.is_torn:
             heapq.heappush(torn, (file.seeks / file.size, number, file))
-            if len(torn) > AT_ONCE:
+            if len(torn) > JOINED_AT_MOST:
                 heapq.heappop(torn)
         for piece in file.pieces:
             last = (piece.physical + piece.size - 1) // mount.stretch
@@ -259,26 +265,24 @@ def planned(mount: Mount, room: Room, goal: int, full: int, done: Done, refused:
                     part = Piece(piece.logical + first - piece.physical, first, end - first)
                     wanted[place].found += part.size
                     wanted[place].pieces.append((file, part))
-    done.regions.update(wanted)
     # Directories, and blocks of extents, lie in the others.
     regions = [region for region in wanted.values() if region.found == region.used]
-    # A file that is joined gives its place back in pieces.
-    spare = room.long - room.free * goal // 100
+    # A file that is joined gives its place back in pieces, and the last stretch that they take is cut.
+    spare = room.long - room.free * goal // 100 - mount.stretch
     joined = []
     for _, _, file in sorted(torn, reverse=True):
         spare -= file.size
         if spare < 0:
             break
         joined.append(file)
-        done.files.add(file.inode)
-    return Plan(regions, joined, len(wanted))
+    return Plan(regions, joined, not wanted)
 
 
 # --- Writing again --------------------------------------------------------------------
 
 
 class Mover:
-    def __init__(self, rate_mib: int, refused: dict[Path, str]) -> None:
+    def __init__(self, rate_mib: int, refused: dict[str, str]) -> None:
         self.rate = rate_mib * MIB
         self.total, self.refused = 0, refused
         self.moved, self.began, self.said = 0, time.monotonic(), 0.0
@@ -323,7 +327,7 @@ class Mover:
 def tidied(mount: Mount, plan: Plan, mover: Mover) -> None:
     for region in plan.regions:
         # Read in the order of the disk, but the pieces of a file in its own.
-        by_file: dict[Path, tuple[File, list[Piece]]] = {}
+        by_file: dict[str, tuple[File, list[Piece]]] = {}
         for file, piece in sorted(region.pieces, key=lambda each: each[1].physical):
             by_file.setdefault(file.path, (file, []))[1].append(piece)
         for file, pieces in by_file.values():
@@ -355,14 +359,12 @@ def said(mount: Mount, room: Room) -> str:
 
 
 def run(mount: Mount, asked: argparse.Namespace) -> None:
-    refused: dict[Path, str] = {}
-    mover, done = Mover(asked.rate, refused), Done()
+    refused: dict[str, str] = {}
+    mover, done = Mover(asked.rate, refused), set[int]()
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
     while True:
         plan = planned(mount, room, asked.goal, asked.full, done, refused)
-        if not plan.looked and not plan.torn:
-            break
         print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} files in pieces, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
         if asked.dry_run:
@@ -371,6 +373,8 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         tidied(mount, plan, mover)
         room = room_of(mount)
         print(f"free now: {said(mount, room)}", flush=True)
+        if plan.is_last:
+            break
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
 
