@@ -41,6 +41,8 @@ TORN_BYTES = MIB
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
+# What is moved at once while there is no stretch: longer runs stay where they are, rather than being torn.
+SHORT_BYTES = 64 << 10
 # SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
 SYNC_WRITE, SYNC_WAIT = 2, 1
 libc = ctypes.CDLL(None, use_errno=True)
@@ -324,16 +326,18 @@ class Mover:
             sys.stderr.write(f"\r{self.moved // MIB:,} of {self.total // MIB:,} MiB written again\033[K")
 
 
-def tidied(mount: Mount, plan: Plan, mover: Mover) -> None:
+def tidied(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
+    at_most = mount.stretch if room.long else SHORT_BYTES
     for region in plan.regions:
         # Read in the order of the disk, but the pieces of a file in its own.
         by_file: dict[str, tuple[File, list[Piece]]] = {}
         for file, piece in sorted(region.pieces, key=lambda each: each[1].physical):
             by_file.setdefault(file.path, (file, []))[1].append(piece)
         for file, pieces in by_file.values():
-            mover.rewrite(file, sorted(pieces, key=lambda piece: piece.logical), mount.stretch)
+            mover.rewrite(file, sorted(pieces, key=lambda piece: piece.logical), at_most)
         # The next one's data go where this one's were: that is free after the commit.
         commit(mount)
+        at_most = mount.stretch
     for file in plan.torn:
         mover.rewrite(file, file.pieces, mount.stretch)
     commit(mount)
@@ -370,7 +374,7 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         if asked.dry_run:
             break
         mover.total += plan.size
-        tidied(mount, plan, mover)
+        tidied(mount, room, plan, mover)
         room = room_of(mount)
         print(f"free now: {said(mount, room)}", flush=True)
         if plan.is_last:

@@ -94,6 +94,7 @@ GUARDS = (
     Guard("relocate-split-committed", split, HOLDS),
     Guard("stream-needs-each-bitmap", test_data_in_order.bitmaps, "blocks are wrong|Input/output error"),
     Guard("stream-forgets-freed", test_data_in_order.stretches, "KUnit: .*test_stream_freed", base="sanitize"),
+    Guard("relocate-tears", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
     Guard("stream-full-each-time", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
     Guard("relocate-never-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*log"),
