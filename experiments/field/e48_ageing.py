@@ -36,8 +36,12 @@ LOG_MIB = 256
 STOCK, OFF, ON, TIDIED = "ext4-256m", "ext4-lazy-256m", "ext4-smr-256m", "ext4-smr-256m-tidied"
 OWN = {STOCK: "", OFF: "journal_lazy", ON: "journal_lazy,data_relocate", TIDIED: "journal_lazy,data_relocate"}
 FULL_PERCENT = (50, 70, 80, 90)
-# Beside others on one disk.
-OTHERS, OTHERS_FULL = ("f2fs", "nilfs2", "btrfs", "xfs"), 80
+# Beside others on one disk. NILFS2 as it is shipped keeps what was deleted for an hour; in the other one the cleaner
+# keeps nothing, and never rests.
+CLEANING = "nilfs2-cleaning"
+OTHERS, OTHERS_FULL = ("f2fs", "nilfs2", CLEANING, "btrfs", "xfs"), 80
+CLEANER, CLEANER_SEGMENTS = "/run/nilfs_cleanerd.conf", 8
+STOP_CLEANER = "kill $(pidof nilfs_cleanerd) && while pidof nilfs_cleanerd >/dev/null; do sleep 0.01; done"
 FILL = "Fill"
 # In each round as much is written as is in use, in so many parts. Of these rounds the last part is a phase of its own.
 PARTS = 10
@@ -65,6 +69,8 @@ class Ageing(workload.Plan):
 
     full_percent: int = 0
     tidied: bool = False
+    # What NILFS2's cleaner is told; empty if it is started with the mount, or there is none.
+    cleaner: str = ""
 
     def files(self) -> tuple[Path, ...]:
         return (CHURN, TIDY)
@@ -78,7 +84,13 @@ class Ageing(workload.Plan):
             argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{program.name}", *more]
             return job.run(argv, limit_s=workload.CLEAN_LIMIT_S, phase=phase)
 
+        start, stop = [], []
+        if self.cleaner:
+            argv = ("/sbin/nilfs_cleanerd", "-c", CLEANER, job.DEVICE, job.MOUNT_POINT)
+            start = [job.write(CLEANER, self.cleaner), job.run(argv)]
+            stop = [job.run(("/bin/sh", "-c", STOP_CLEANER), limit_s=workload.CLEAN_LIMIT_S, phase=workload.UNMOUNT)]
         found = [
+            *start,
             python(CHURN, "fill", folder, full, str(self.seed), phase=FILL), job.sync(phase=FILL), job.drop_caches(),
             clean,
         ]  # fmt: skip
@@ -96,7 +108,7 @@ class Ageing(workload.Plan):
                 if measured:
                     found += [python(CHURN, "free", folder, REPORT, phase=tidy), job.read(REPORT, phase=tidy)]
                 found.append(clean)
-        return [*found, job.umount(phase=workload.UNMOUNT), clean]
+        return [*found, *stop, job.umount(phase=workload.UNMOUNT), clean]
 
 
 def named(file_system: str, full_percent: int) -> str:
@@ -107,13 +119,17 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     profile = drive.changed(drive.find(DRIVE), "translation.cache", CACHE_GIB)
     profile = drive.changed(profile, "translation.cache_entries", CACHE_ENTRIES)
     cells = [(fs.ext4(name, name, LOG_MIB, OWN[name]), full) for full in FULL_PERCENT for name in OWN]
-    cells += [(fs.find(name), OTHERS_FULL) for name in OTHERS]
+    cleaning = replace(fs.find("nilfs2"), name=CLEANING, daemon=())
+    cells += [(cleaning if name == CLEANING else fs.find(name), OTHERS_FULL) for name in OTHERS]
     found = []
     for variant, full in cells:
         tidied = variant.name == TIDIED
         each_round = [(before(each), each, *((tidy_of(each),) if tidied else ())) for each in ROUNDS]
         names = (FILL, *(phase for phases in each_round for phase in phases))
-        plan = Ageing(names, dict.fromkeys(names, scale), seed, full_percent=full, tidied=tidied)
+        cleaner = fs.nilfs2_without_pause(CLEANER_SEGMENTS) if variant.name == CLEANING else ""
+        plan = Ageing(
+            names, dict.fromkeys(names, scale), seed, full_percent=full, tidied=tidied, cleaner=cleaner
+        )  # fmt: skip
         found.append(run.Run(
             profile, replace(variant, name=named(variant.name, full)), plan, memory_mib=512,
             capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30, may_fail=True,
