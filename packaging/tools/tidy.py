@@ -273,10 +273,9 @@ def planned(mount: Mount, room: Room, goal: int, full: int, done: set[int], refu
     spare = room.long - room.free * goal // 100 - mount.stretch
     joined = []
     for _, _, file in sorted(torn, reverse=True):
-        spare -= file.size
-        if spare < 0:
-            break
-        joined.append(file)
+        if file.size <= spare:
+            spare -= file.size
+            joined.append(file)
     return Plan(regions, joined, not wanted)
 
 

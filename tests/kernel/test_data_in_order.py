@@ -221,7 +221,8 @@ def tidy(name: str, *more: str) -> job.Step:
 def planned(booted: Booted, name: str) -> tuple[int, int]:
     """Regions and files of the first plan."""
     found = re.search(r"(\d+) regions and (\d+) files in pieces", booted.text(f"{name}.txt"))
-    return (0, 0) if found is None else (int(found[1]), int(found[2]))
+    assert found is not None, "there is no plan"
+    return int(found[1]), int(found[2])
 
 
 def long_percent(booted: Booted, name: str) -> tuple[int, int]:

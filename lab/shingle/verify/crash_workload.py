@@ -241,9 +241,12 @@ def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
     return _blocks("overwrite", 2000 * depth + seed % 1000, 15, MARKS)
 
 
-# Over and over; it is killed at some instant.
+# Over and over; it is killed at some instant. With a low goal files are joined, with a high one regions are emptied.
 _TIDIED = (
-    job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", "99"]),
+    *(
+        job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", goal])
+        for goal in ("1", "99")
+    ),
     job.sleep(0.02),
 )
 
