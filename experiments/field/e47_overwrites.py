@@ -22,9 +22,9 @@ SPAN_BYTES, WRITTEN_BYTES = 160 << 30, 50_000_000_000
 SCALE = 0.1
 STOCK, OFF, ON = "ext4-1g", "ext4-lazy-1g", "ext4-smr-1g"
 FILE_SYSTEMS = (STOCK, OFF, ON, "f2fs", "nilfs2", "btrfs", "xfs")
-# On a disk that is 90 % full and writes in place only what is longer than this, MiB: all that is synced goes through
-# its cache. What drives do with small writes that come in order, each with a flush behind it, is not public.
-CACHED, CACHED_STREAM_MIN = (STOCK, OFF, ON, "f2fs"), 65_536
+# On a disk that is 90 % full and follows one sequential run at a time: a file system that writes at two places in turn
+# has all that is synced in its cache. How many a drive follows, with a flush behind each write, is not public.
+CACHED, CACHED_STREAM_RUNS = (STOCK, OFF, ON, "f2fs"), 1
 SKEWED, EVEN = "zipf", "uniform"
 DISTRIBUTIONS = {SKEWED: "zipf:1.1", EVEN: "random"}
 FULL_PERCENT = (50, 70, 90)
@@ -86,7 +86,7 @@ def cached(file_system: str) -> str:
 def runs(scale: float, seed: int) -> list[run.Run]:
     profile = drive.changed(drive.find(DRIVE), "translation.cache", CACHE_GIB)
     profile = drive.changed(profile, "translation.cache_entries", CACHE_ENTRIES)
-    other = drive.changed(profile, "translation.stream_min", CACHED_STREAM_MIN)
+    other = drive.changed(profile, "translation.stream_runs", CACHED_STREAM_RUNS)
     names = (PREPARE, *PARTS)
 
     def one(on: drive.Profile, name: str, told: str, distribution: str, full: int, every: int) -> run.Run:
