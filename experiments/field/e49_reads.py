@@ -2,8 +2,9 @@
 """Cold reads on a disk that has been used: what data in the order of time cost, and what tidying gives back.
 
 A large file is overwritten at random, a block at a time, while a file server's files come, go and grow around it
-(lab/in_machine/churn.py). Then a source tree, directories and small files are made on what is left of the free space.
-Each is read as a user reads it, from an empty page cache and with a drive that has cleaned up.
+(lab/in_machine/churn.py). Half-way a source tree, directories and small files are made on what is left of the free
+space; at the end the log has nothing of their metadata any more. Each is read as a user reads it, from an empty page
+cache and with a drive that has cleaned up.
 """
 
 from collections.abc import Sequence
@@ -67,6 +68,9 @@ class Reads(workload.Plan):
             python(CHURN, "fill", folder, full, str(self.seed), phase=AGE), clean,
         ]  # fmt: skip
         for part in range(1, ROUNDS * PARTS + 1):
+            if part == ROUNDS * PARTS // 2 + 1:
+                for name in MADE:
+                    steps += [*made(name), job.sync(phase=name), clean]
             seed = self.seed * ROUNDS * PARTS + part
             overwrite = {"path": "large", "span_bytes": large, "count": blocks, "block_bytes": BLOCK_BYTES,
                          "direct": False, "prepare": False, "seed": seed}  # fmt: skip
@@ -74,8 +78,6 @@ class Reads(workload.Plan):
                 python(CHURN, "round", folder, full, str(written), str(seed), REPORT, phase=AGE),
                 job.load("random_overwrite", overwrite, phase=AGE), clean,
             ]  # fmt: skip
-        for name in MADE:
-            steps += [*made(name), job.sync(phase=name), clean]
         if self.tidied:
             steps += [
                 python(TIDY, job.MOUNT_POINT, "--rate", "1000", phase=TIDYING), job.sync(phase=TIDYING), clean

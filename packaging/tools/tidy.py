@@ -7,9 +7,10 @@
 The disk is divided into regions as long as the stretches that the stream of data looks for. Regions are emptied, the
 emptiest first, until so much of what is free (--goal) lies in stretches: the kernel is asked to write their blocks
 again (EXT4_IOC_REWRITE), and data_relocate puts these at the head of the stream. Log-structured file systems clean like
-this (Rosenblum and Ousterhout, SOSP'91, section 3.4). Files whose pieces are so short that reading them is mostly
-seeking are joined, as far as more than the goal is in stretches. Nobody else is disturbed: contents and times of files
-stay, and a crash or a kill at any instant leaves whole files. (docs/design/data-in-order.md, Tidying)
+this (Rosenblum and Ousterhout, SOSP'91, section 3.4). Then parts of files that take far longer to read
+than in one piece are joined, until half the goal is left in stretches, and regions are emptied again. Nobody else is
+disturbed: contents and times of files stay, and a crash or a kill at any instant leaves whole files.
+(docs/design/data-in-order.md, Tidying)
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ IOC_FIEMAP, IOC_GETFSMAP, IOC_REWRITE = 0xC020660B, 0xC0C0583B, 0x4010662F
 FSMAP, FSMAP_HEAD, FSMAP_SPECIAL = 64, 192, 0x10
 FREE, UNKNOWN = 1, 2
 EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no place yet, encoded, inline, unwritten
-# Pieces shorter than this on average take longer to seek for than to read.
-TORN_BYTES = MIB
+# A seek takes as long as reading so much. What takes so many times as long to read as in one piece is joined.
+SEEK_BYTES, TORN = MIB, 4
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
@@ -63,6 +64,8 @@ class Piece:
 
 @dataclass
 class File:
+    """Or a part of one."""
+
     path: str
     inode: int
     pieces: list[Piece]
@@ -78,8 +81,32 @@ class File:
         return sum(before.physical + before.size != piece.physical for before, piece in pairs)
 
     @property
+    def rows(self) -> list[Piece]:
+        """Pieces that follow one another in the file, as one; where they lie does not matter."""
+        found: list[Piece] = []
+        for piece in self.pieces:
+            last = found[-1] if found else None
+            if last is not None and last.logical + last.size == piece.logical:
+                found[-1] = Piece(last.logical, last.physical, last.size + piece.size)
+            else:
+                found.append(piece)
+        return found
+
+    @property
     def is_torn(self) -> bool:
-        return self.seeks > 0 and self.size < (self.seeks + 1) * TORN_BYTES
+        whole = SEEK_BYTES + self.size
+        return self.seeks * SEEK_BYTES + whole > TORN * whole
+
+    def parts(self, least: int) -> Iterator[File]:
+        """Each of so many bytes or more, but for the last."""
+        part: list[Piece] = []
+        for piece in self.pieces:
+            part.append(piece)
+            if piece.logical + piece.size - part[0].logical >= least:
+                yield File(self.path, self.inode, part)
+                part = []
+        if part:
+            yield File(self.path, self.inode, part)
 
 
 @dataclass
@@ -226,9 +253,9 @@ def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
 @dataclass
 class Plan:
     regions: list[Region]
-    # Only if no region is to be emptied any more.
+    # Parts of files, when no region is to be emptied.
     torn: list[File]
-    is_last: bool
+    joins: bool
 
     @property
     def size(self) -> int:
@@ -253,30 +280,34 @@ def planned(mount: Mount, room: Room, goal: int, full: int, done: set[int], refu
     wanted = wanted_of(mount, room, goal, full, done)
     done.update(wanted)
     torn: list[tuple[float, int, File]] = []
-    for number, file in enumerate(files_below(mount.directory, refused)):
-        if not wanted and file.is_torn:
-            heapq.heappush(torn, (file.seeks / file.size, number, file))
-            if len(torn) > JOINED_AT_MOST:
-                heapq.heappop(torn)
+    number = 0
+    for file in files_below(mount.directory, refused):
+        for part in file.parts(mount.stretch) if not wanted else ():
+            if part.is_torn:
+                number += 1
+                heapq.heappush(torn, (part.seeks / part.size, number, part))
+                if len(torn) > JOINED_AT_MOST:
+                    heapq.heappop(torn)
         for piece in file.pieces:
             last = (piece.physical + piece.size - 1) // mount.stretch
             for place in range(piece.physical // mount.stretch, last + 1):
                 if place in wanted:
                     first = max(piece.physical, place * mount.stretch)
                     end = min(piece.physical + piece.size, (place + 1) * mount.stretch)
-                    part = Piece(piece.logical + first - piece.physical, first, end - first)
-                    wanted[place].found += part.size
-                    wanted[place].pieces.append((file, part))
+                    within = Piece(piece.logical + first - piece.physical, first, end - first)
+                    wanted[place].found += within.size
+                    wanted[place].pieces.append((file, within))
     # Directories, and blocks of extents, lie in the others.
     regions = [region for region in wanted.values() if region.found == region.used]
-    # A file that is joined gives its place back in pieces, and the last stretch that they take is cut.
-    spare = room.long - room.free * goal // 100 - mount.stretch
+    # What is joined gives its place back in pieces, and the last stretch that it takes is cut.
+    spare = room.long - room.free * goal // 200 - mount.stretch
     joined = []
-    for _, _, file in sorted(torn, reverse=True):
-        if file.size <= spare:
-            spare -= file.size
-            joined.append(file)
-    return Plan(regions, joined, not wanted)
+    for _, order, part in sorted(torn, reverse=True):
+        if part.size <= spare:
+            spare -= part.size
+            joined.append((order, part))
+    # As they follow one another, so that the parts of a file do, too.
+    return Plan(regions, [part for _, part in sorted(joined, key=lambda each: each[0])], not wanted)
 
 
 # --- Writing again --------------------------------------------------------------------
@@ -337,8 +368,8 @@ def tidied(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
         # The next one's data go where this one's were: that is free after the commit.
         commit(mount)
         at_most = mount.stretch
-    for file in plan.torn:
-        mover.rewrite(file, file.pieces, mount.stretch)
+    for part in plan.torn:
+        mover.rewrite(part, part.rows, mount.stretch)
     commit(mount)
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
@@ -366,9 +397,10 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
     mover, done = Mover(asked.rate, refused), set[int]()
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
+    joined = False
     while True:
         plan = planned(mount, room, asked.goal, asked.full, done, refused)
-        print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} files in pieces, ", end="")
+        print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} parts of files, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
         if asked.dry_run:
             break
@@ -376,8 +408,10 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         tidied(mount, room, plan, mover)
         room = room_of(mount)
         print(f"free now: {said(mount, room)}", flush=True)
-        if plan.is_last:
+        # Joining may leave regions to be emptied; each is emptied once, so this comes to its end.
+        if plan.joins and (joined or not plan.torn):
             break
+        joined = plan.joins
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
 

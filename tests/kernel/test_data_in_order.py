@@ -219,8 +219,8 @@ def tidy(name: str, *more: str) -> job.Step:
 
 
 def planned(booted: Booted, name: str) -> tuple[int, int]:
-    """Regions and files of the first plan."""
-    found = re.search(r"(\d+) regions and (\d+) files in pieces", booted.text(f"{name}.txt"))
+    """Regions and parts of files of the first plan."""
+    found = re.search(r"(\d+) regions and (\d+) parts of files", booted.text(f"{name}.txt"))
     assert found is not None, "there is no plan"
     return int(found[1]), int(found[2])
 
