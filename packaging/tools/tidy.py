@@ -41,6 +41,8 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 SEEK_BYTES, TORN = MIB, 4
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
+# More than the goal by such a part of what is free.
+SPARE = 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # What is moved at once while there is no stretch: longer runs stay where they are, rather than being torn.
 SHORT_BYTES = 64 << 10
@@ -97,12 +99,13 @@ class File:
         whole = SEEK_BYTES + self.size
         return self.seeks * SEEK_BYTES + whole > TORN * whole
 
-    def parts(self, least: int) -> Iterator[File]:
-        """Each of so many bytes or more, but for the last."""
+    def parts(self, size: int) -> Iterator[File]:
+        """Each of so many bytes or a little more; long pieces are no part of any."""
         part: list[Piece] = []
         for piece in self.pieces:
-            part.append(piece)
-            if piece.logical + piece.size - part[0].logical >= least:
+            if piece.size < size:
+                part.append(piece)
+            if part and piece.logical + piece.size - part[0].logical >= size:
                 yield File(self.path, self.inode, part)
                 part = []
         if part:
@@ -262,10 +265,21 @@ class Plan:
         return sum(file.size for file in self.torn) + sum(region.used for region in self.regions)
 
 
-def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: set[int]) -> dict[int, Region]:
+@dataclass
+class Had:
+    """What had its turn: what cannot be moved does not come again, and all comes to an end."""
+
+    regions: set[int] = field(default_factory=set)
+    # By inode and first byte.
+    parts: set[tuple[int, int]] = field(default_factory=set)
+
+
+def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[int, Region]:
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
-    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in done]
+    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in had.regions]
     lacking = room.free * goal // 100 - room.long
+    # A little more, or the next pass has one region, and each looks at all files.
+    lacking += lacking > 0 and room.free // SPARE
     wanted: dict[int, Region] = {}
     for region in sorted(movable, key=lambda region: (region.used, region.number)):
         if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
@@ -275,15 +289,14 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, done: set[int]) ->
     return wanted
 
 
-def planned(mount: Mount, room: Room, goal: int, full: int, done: set[int], refused: dict[str, str]) -> Plan:
-    """Regions that had their turn are `done`: what cannot be emptied does not come again."""
-    wanted = wanted_of(mount, room, goal, full, done)
-    done.update(wanted)
+def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: dict[str, str]) -> Plan:
+    wanted = wanted_of(mount, room, goal, full, had)
+    had.regions.update(wanted)
     torn: list[tuple[float, int, File]] = []
     number = 0
     for file in files_below(mount.directory, refused):
         for part in file.parts(mount.stretch) if not wanted else ():
-            if part.is_torn:
+            if part.is_torn and (part.inode, part.pieces[0].logical) not in had.parts:
                 number += 1
                 heapq.heappush(torn, (part.seeks / part.size, number, part))
                 if len(torn) > JOINED_AT_MOST:
@@ -305,6 +318,7 @@ def planned(mount: Mount, room: Room, goal: int, full: int, done: set[int], refu
     for _, order, part in sorted(torn, reverse=True):
         if part.size <= spare:
             spare -= part.size
+            had.parts.add((part.inode, part.pieces[0].logical))
             joined.append((order, part))
     # As they follow one another, so that the parts of a file do, too.
     return Plan(regions, [part for _, part in sorted(joined, key=lambda each: each[0])], not wanted)
@@ -320,7 +334,7 @@ class Mover:
         self.moved, self.began, self.said = 0, time.monotonic(), 0.0
 
     def rewrite(self, file: File, pieces: list[Piece], at_most: int) -> None:
-        """Each piece is written before the next is asked for, so that they lie in this order."""
+        """These pieces, in the order of the file; they are written in this order, too."""
         at_most = min(at_most, REWRITE_MAX)
         try:
             fd = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NOATIME)
@@ -331,15 +345,18 @@ class Mover:
             if os.fstat(fd).st_ino != file.inode:
                 return
             for piece in pieces:
-                for start in range(piece.logical, piece.logical + piece.size, at_most):
-                    size = min(at_most, piece.logical + piece.size - start)
-                    fcntl.ioctl(fd, IOC_REWRITE, struct.pack("<QQ", start, size))
-                    # Both at once would be a sync, for which what is synced often stays where it is.
-                    for what in (SYNC_WRITE, SYNC_WAIT):
-                        if libc.sync_file_range(fd, ctypes.c_int64(start), ctypes.c_int64(size), what) < 0:
-                            code = ctypes.get_errno()
-                            raise OSError(code, os.strerror(code))
-                    self.count(size)
+                os.posix_fadvise(fd, piece.logical, piece.size, os.POSIX_FADV_WILLNEED)
+            for piece in pieces:
+                end = piece.logical + piece.size
+                for start in range(piece.logical, end, at_most):
+                    fcntl.ioctl(fd, IOC_REWRITE, struct.pack("<QQ", start, min(at_most, end - start)))
+            span = pieces[-1].logical + pieces[-1].size - pieces[0].logical
+            # Both at once would be a sync, for which what is synced often stays where it is.
+            for what in (SYNC_WRITE, SYNC_WAIT):
+                if libc.sync_file_range(fd, ctypes.c_int64(pieces[0].logical), ctypes.c_int64(span), what) < 0:
+                    code = ctypes.get_errno()
+                    raise OSError(code, os.strerror(code))
+            self.count(sum(piece.size for piece in pieces))
         except OSError as error:
             if error.errno in (errno.EIO, errno.EROFS):
                 raise
@@ -394,12 +411,11 @@ def said(mount: Mount, room: Room) -> str:
 
 def run(mount: Mount, asked: argparse.Namespace) -> None:
     refused: dict[str, str] = {}
-    mover, done = Mover(asked.rate, refused), set[int]()
+    mover, had = Mover(asked.rate, refused), Had()
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
-    joined = False
     while True:
-        plan = planned(mount, room, asked.goal, asked.full, done, refused)
+        plan = planned(mount, room, asked.goal, asked.full, had, refused)
         print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} parts of files, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
         if asked.dry_run:
@@ -408,10 +424,9 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         tidied(mount, room, plan, mover)
         room = room_of(mount)
         print(f"free now: {said(mount, room)}", flush=True)
-        # Joining may leave regions to be emptied; each is emptied once, so this comes to its end.
-        if plan.joins and (joined or not plan.torn):
+        # Joining may leave regions to be emptied.
+        if plan.joins and not plan.torn:
             break
-        joined = plan.joins
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
 
