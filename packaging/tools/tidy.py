@@ -20,6 +20,7 @@ import ctypes
 import errno
 import fcntl
 import heapq
+import itertools
 import os
 import re
 import stat
@@ -41,8 +42,6 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 SEEK_BYTES, TORN = MIB, 4
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
-# More than the goal by such a part of what is free.
-SPARE = 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # What is moved at once while there is no stretch: longer runs stay where they are, rather than being torn.
 SHORT_BYTES = 64 << 10
@@ -256,13 +255,12 @@ def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
 @dataclass
 class Plan:
     regions: list[Region]
-    # Parts of files, when no region is to be emptied.
-    torn: list[File]
-    joins: bool
+    # Parts of files, as they follow one another, and how many seeks a byte of each takes.
+    torn: list[tuple[float, File]]
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.torn) + sum(region.used for region in self.regions)
+        return sum(part.size for _, part in self.torn) + sum(region.used for region in self.regions)
 
 
 @dataclass
@@ -278,8 +276,6 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
     movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in had.regions]
     lacking = room.free * goal // 100 - room.long
-    # A little more, or the next pass has one region, and each looks at all files.
-    lacking += lacking > 0 and room.free // SPARE
     wanted: dict[int, Region] = {}
     for region in sorted(movable, key=lambda region: (region.used, region.number)):
         if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
@@ -291,14 +287,14 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[
 
 def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: dict[str, str]) -> Plan:
     wanted = wanted_of(mount, room, goal, full, had)
-    had.regions.update(wanted)
     torn: list[tuple[float, int, File]] = []
-    number = 0
+    order = itertools.count()
     for file in files_below(mount.directory, refused):
-        for part in file.parts(mount.stretch) if not wanted else ():
+        for part in file.parts(mount.stretch):
             if part.is_torn and (part.inode, part.pieces[0].logical) not in had.parts:
-                number += 1
-                heapq.heappush(torn, (part.seeks / part.size, number, part))
+                # Of its pieces there may be very many.
+                rows = File(part.path, part.inode, part.rows)
+                heapq.heappush(torn, (part.seeks / part.size, next(order), rows))
                 if len(torn) > JOINED_AT_MOST:
                     heapq.heappop(torn)
         for piece in file.pieces:
@@ -310,18 +306,22 @@ def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: d
                     within = Piece(piece.logical + first - piece.physical, first, end - first)
                     wanted[place].found += within.size
                     wanted[place].pieces.append((file, within))
+    had.regions.update(wanted)
     # Directories, and blocks of extents, lie in the others.
     regions = [region for region in wanted.values() if region.found == region.used]
-    # What is joined gives its place back in pieces, and the last stretch that it takes is cut.
+    return Plan(regions, [(seeks, part) for seeks, _, part in sorted(torn, key=lambda each: each[1])])
+
+
+def joinable(mount: Mount, room: Room, plan: Plan, goal: int) -> list[File]:
+    """Half the goal is left: what is joined gives its place back in pieces. The last stretch that it takes is cut."""
     spare = room.long - room.free * goal // 200 - mount.stretch
-    joined = []
-    for _, order, part in sorted(torn, reverse=True):
+    chosen = set[int]()
+    for number, (_, part) in sorted(enumerate(plan.torn), key=lambda each: each[1][0], reverse=True):
         if part.size <= spare:
             spare -= part.size
-            had.parts.add((part.inode, part.pieces[0].logical))
-            joined.append((order, part))
-    # As they follow one another, so that the parts of a file do, too.
-    return Plan(regions, [part for _, part in sorted(joined, key=lambda each: each[0])], not wanted)
+            chosen.add(number)
+    # In their order, so that the parts of a file follow one another on the disk, too.
+    return [part for number, (_, part) in enumerate(plan.torn) if number in chosen]
 
 
 # --- Writing again --------------------------------------------------------------------
@@ -368,12 +368,16 @@ class Mover:
         self.moved += size
         spent = time.monotonic() - self.began
         time.sleep(max(0.0, self.moved / self.rate - spent))
-        if sys.stderr.isatty() and spent - self.said > 1:
+        if spent - self.said > 1:
             self.said = spent
-            sys.stderr.write(f"\r{self.moved // MIB:,} of {self.total // MIB:,} MiB written again\033[K")
+            self.say(f"\r{self.moved // MIB:,} of {self.total // MIB:,} MiB written again\033[K")
+
+    def say(self, text: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(text)
 
 
-def tidied(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
+def empty(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
     at_most = mount.stretch if room.long else SHORT_BYTES
     for region in plan.regions:
         # Read in the order of the disk, but the pieces of a file in its own.
@@ -385,11 +389,6 @@ def tidied(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
         # The next one's data go where this one's were: that is free after the commit.
         commit(mount)
         at_most = mount.stretch
-    for part in plan.torn:
-        mover.rewrite(part, part.rows, mount.stretch)
-    commit(mount)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
 
 
 def commit(mount: Mount) -> None:
@@ -415,17 +414,25 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
     while True:
+        regions = len(had.regions)
         plan = planned(mount, room, asked.goal, asked.full, had, refused)
         print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} parts of files, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
         if asked.dry_run:
             break
-        mover.total += plan.size
-        tidied(mount, room, plan, mover)
+        mover.total = mover.moved + plan.size
+        empty(mount, room, plan, mover)
         room = room_of(mount)
-        print(f"free now: {said(mount, room)}", flush=True)
-        # Joining may leave regions to be emptied.
-        if plan.joins and not plan.torn:
+        parts = joinable(mount, room, plan, asked.goal)
+        for part in parts:
+            mover.rewrite(part, part.pieces, mount.stretch)
+        had.parts.update((part.inode, part.pieces[0].logical) for part in parts)
+        commit(mount)
+        room = room_of(mount)
+        mover.say("\r\033[K")
+        print(f"free now: {said(mount, room)}; {len(parts)} parts joined", flush=True)
+        # Joining may leave regions to be emptied, and these room to join more.
+        if len(had.regions) == regions and not parts:
             break
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
