@@ -19,7 +19,7 @@ CAPACITY_BYTES, LARGE_BYTES = 400 << 30, 50 << 30
 SCALE = 0.02
 LOG_MIB = 256
 # Of the disk, by the file server; with the rest some 80 % are in use.
-SERVER_PERCENT = 50
+SERVER_PERCENT = 40
 # In each round as much is written as the server has, in so many parts, with a pause after each.
 ROUNDS, PARTS = 2, 10
 # Of the large file's blocks, in all parts together.
