@@ -42,6 +42,8 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 SEEK_BYTES, TORN = MIB, 4
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
+# Stretches are made beyond the goal by such a part of what is free.
+BEYOND = 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # What is moved at once while there is no stretch: longer runs stay where they are, rather than being torn.
 SHORT_BYTES = 64 << 10
@@ -265,10 +267,11 @@ class Plan:
 
 @dataclass
 class Had:
-    """What had its turn: what cannot be moved does not come again, and all comes to an end."""
+    """What does not come again, so that all comes to an end."""
 
+    # Directories or blocks of extents lie in them, or nothing was gained.
     regions: set[int] = field(default_factory=set)
-    # By inode and first byte.
+    # Joined, by inode and first byte.
     parts: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -276,6 +279,8 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
     movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in had.regions]
     lacking = room.free * goal // 100 - room.long
+    # A little more: what moves cuts stretches, and each pass looks at all files.
+    lacking += room.free // BEYOND if lacking > 0 else 0
     wanted: dict[int, Region] = {}
     for region in sorted(movable, key=lambda region: (region.used, region.number)):
         if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
@@ -306,9 +311,8 @@ def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: d
                     within = Piece(piece.logical + first - piece.physical, first, end - first)
                     wanted[place].found += within.size
                     wanted[place].pieces.append((file, within))
-    had.regions.update(wanted)
-    # Directories, and blocks of extents, lie in the others.
     regions = [region for region in wanted.values() if region.found == region.used]
+    had.regions.update(wanted.keys() - {region.number for region in regions})
     return Plan(regions, [(seeks, part) for seeks, _, part in sorted(torn, key=lambda each: each[1])])
 
 
@@ -414,7 +418,7 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
     while True:
-        regions = len(had.regions)
+        long, stay = room.long, len(had.regions)
         plan = planned(mount, room, asked.goal, asked.full, had, refused)
         print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} parts of files, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
@@ -423,6 +427,8 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         mover.total = mover.moved + plan.size
         empty(mount, room, plan, mover)
         room = room_of(mount)
+        if room.long <= long:
+            had.regions.update(region.number for region in plan.regions)
         parts = joinable(mount, room, plan, asked.goal)
         for part in parts:
             mover.rewrite(part, part.pieces, mount.stretch)
@@ -430,9 +436,9 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         commit(mount)
         room = room_of(mount)
         mover.say("\r\033[K")
-        print(f"free now: {said(mount, room)}; {len(parts)} parts joined", flush=True)
+        print(f"{len(parts)} parts joined; free now: {said(mount, room)}", flush=True)
         # Joining may leave regions to be emptied, and these room to join more.
-        if len(had.regions) == regions and not parts:
+        if not (plan.regions or parts or len(had.regions) > stay):
             break
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
