@@ -247,7 +247,7 @@ class Overwriter:
         self.passing.append(file)
         if len(self.passing) > 6:
             gone = self.passing.pop(0)
-            self.mark(f"gone {gone}")
+            self.mark(f"unlinked {gone}")
             os.unlink(path(gone))
             del self.notes.files[gone]
 

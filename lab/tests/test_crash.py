@@ -122,7 +122,7 @@ def test_a_run_in_which_no_block_moved_fails() -> None:
 
 def test_no_block_is_older_than_its_sync_or_of_another() -> None:
     blocks = Blocks(9, {0: 2}, [(1, 0, 0), (2, 0, 1), (5, 0, 0), (9, 0, 0)])
-    marks = [(10, "synced 0 2"), (20, "synced 0 6\n"), (30, "gone 0")]
+    marks = [(10, "synced 0 2"), (20, "synced 0 6\n"), (30, "unlinked 0")]
 
     def wrong(place: int, *versions: int | str | None) -> list[str]:
         return blocks.wrong({0: versions}, blocks.held(marks, place))

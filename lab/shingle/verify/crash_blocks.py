@@ -70,7 +70,7 @@ class Blocks:
             if at >= place:
                 break
             match text.split():
-                case ["gone", number]:
+                case ["unlinked", number]:
                     gone.add(int(number))
                 case ["synced", number, last]:
                     synced[int(number)] = int(last)

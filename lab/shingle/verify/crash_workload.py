@@ -241,27 +241,27 @@ def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
     return _blocks("overwrite", 2000 * depth + seed % 1000, 15, MARKS)
 
 
+def _tidy(goal: int, reached: str = "") -> job.Step:
+    """It fails where `reached` is not said."""
+    program = f"/usr/bin/python3 -I {job.OUT}/{TIDY.name} /mnt --rate 1000 --goal {goal}"
+    return job.run(["/bin/sh", "-c", f"{program} | grep -E '{reached}'"])
+
+
 # Over and over; it is killed at some instant. With a low goal files are joined, with a high one regions are emptied.
-_TIDIED = (
-    *(
-        job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", goal])
-        for goal in ("1", "99")
-    ),
-    job.sleep(0.02),
-)
+_TIDIED = (_tidy(1), _tidy(99), job.sleep(0.02))
 
 
 def _tidied(workload: Workload, seed: int) -> list[job.Step]:
-    """Files are written in pieces, synced and left alone, while they are joined and moved."""
-    first, second = (
-        marked(
-            workload.kind, seed + turn, 110, path=f"turn{turn}", files=14, dirs=3, write_bytes_max=96 << 10,
-            fsync_one_in=2, **({"clear": WORK} if turn else {}),
-        )
-        for turn in range(2)
-    )  # fmt: skip
-    tidied = [job.background(list(_TIDIED)), second, job.stop_background()]
-    return [*mounted(first, options=workload.lazy), job.umount(), *mounted(*tidied, options=workload.lazy)]
+    """Files that were overwritten are joined and moved; and then, while others are written and truncated."""
+    beside = marked(
+        workload.kind, seed + 1, 110, path="beside", files=14, dirs=3, write_bytes_max=96 << 10, fsync_one_in=2
+    )
+    alone = [_tidy(1, "^[1-9][0-9]* parts joined"), _tidy(99, "write again: [1-9]")]
+    return [
+        job.mount("ext4", workload.lazy), _blocks("make", 5, 192), job.mark(MOUNTED),
+        _blocks("overwrite", seed % 1000, 60, MARKS), job.umount(),
+        *mounted(*alone, job.background(list(_TIDIED)), beside, job.stop_background(), options=workload.lazy),
+    ]  # fmt: skip
 
 
 # Short, so that a small disk has many, and no region is hot for long.
@@ -309,7 +309,7 @@ _ALL = (
     ),
     Workload(
         "tidied", "ext4lazy tidy joins and moves files that are synced", "truncate", _tidied, disk_mib=24,
-        options=_RELOCATE, programs=(TIDY,), beside=_TIDIED,
+        options=_RELOCATE, programs=(TIDY, BLOCKS_PROGRAM), has_blocks=True, beside=_TIDIED,
     ),
 )  # fmt: skip
 WORKLOADS = {each.name: each for each in _ALL}
