@@ -132,23 +132,23 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e49-reads",
-    claim="on an aged disk cold reads of ext4 with data in order take as long as stock ext4's, once it is tidied",
+    claim="what cold reads pay for data in order on an aged disk, and that tidying gives most of it back",
     runs=runs,
     phases=(AGE, *MADE, TIDYING, *READS),
     scale=SCALE,
     scaling="The disk, the file server, the large file and the trees are scaled; the source tree and the log are not.",
     expectations=(
         Expectation(
-            "trees that were made on the aged disk are listed and archived as fast, within a tenth",
-            lambda records: all(times(records, ON, name) <= EQUAL for name in (*OF_TREES, READ_TREE)),
+            "directories and small files that were made on the aged disk are listed and archived sooner",
+            lambda records: all(times(records, ON, name) < 1 for name in OF_TREES),
         ),
         Expectation(
-            "once tidied, so is the large file that was overwritten at random",
-            lambda records: times(records, TIDIED, READ_LARGE) <= EQUAL,
-        ),
-        Expectation(
-            "and so is the file server's",
+            "once tidied, the file server's files take no longer, within a tenth",
             lambda records: times(records, TIDIED, READ_SERVER) <= EQUAL,
+        ),
+        Expectation(
+            "and the large file that was overwritten at random a tenth of what it took before",
+            lambda records: 10 * ran_s(records, TIDIED, READ_LARGE) <= ran_s(records, ON, READ_LARGE),
         ),
     ),
     numbers={"ran_s": ran_s, "times": times},
