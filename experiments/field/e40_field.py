@@ -32,6 +32,8 @@ from shingle.lab import (
 LAZY, BASELINE = "ext4-lazy", "ext4-10g"
 # journal_lazy and data_relocate: what owners get.
 SMR = "ext4-smr"
+# The same with the log, and so with the stream behind it, at the outer edge, where a revolution passes most sectors.
+PACKED = f"{SMR}-packed"
 DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
 ANYWHERE = ("ext4", BASELINE, LAZY, SMR, "nilfs2", "f2fs", "btrfs", "xfs")
 # A directory of few names takes a block of ext4, unless it is kept in its inode, as the others do.
@@ -51,11 +53,13 @@ EQUAL = 1.01
 
 
 def runs(scale: float, seed: int) -> list[run.Run]:
+    packed = replace(fs.with_allocation(fs.find(SMR), goal=False, stream=False, packed=True), name=PACKED)
     found = []
     for names in (*SPREAD, APPENDED, BELOW):
         plan = workload.plan(names, scale=scale, seed=seed)
         for name in DRIVE_MANAGED:
             found += run.cells(name, ANYWHERE, plan)
+            found += [replace(each, variant=packed) for each in run.cells(name, (SMR,), plan)]
         found += run.cells(HOST_MANAGED, (*IN_ORDER, *(APPENDING if names is APPENDED else ())), plan)
     for names in GENERAL:
         plan = workload.plan(names, scale=scale, seed=seed)
@@ -161,7 +165,9 @@ _HEAD = f"""<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
 workloads at a tenth, one seed) and prints each phase with its bytes. An entry is virtual seconds: of all phases and the
 unmount, + what the disk then goes on cleaning; and how many times as long as the first, which is bold, both take
 together. Drives, journals and persistent caches are not scaled. `{LAZY}` is journal_lazy with a journal of 10 GiB, and
-`{BASELINE}` ext4 with the same journal.
+`{BASELINE}` ext4 with the same journal. `{SMR}` puts data in order, too (`journal_lazy,data_relocate`), and with
+`{PACKED}` mke2fs puts its log at the outer edge (`-E packed_meta_blocks=1`). With `-inline` small directories are kept
+in their inodes (`-O inline_data`).
 """
 
 
