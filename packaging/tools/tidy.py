@@ -42,11 +42,15 @@ EXTENT_LAST, EXTENT_NOT_WRITTEN = 0x1, 0x2 | 0x4 | 0x8 | 0x200 | 0x800  # no pla
 SEEK_BYTES, TORN = MIB, 4
 AT_ONCE = 4096  # records of a map, regions of a plan
 JOINED_AT_MOST = 1 << 16
+# A region is emptied so often at most in a run.
+TURNS = 3
 # Stretches are made beyond the goal by such a part of what is free.
 BEYOND = 16
 REWRITE_MAX = 64 * MIB  # EXT4_REWRITE_MAX
 # What is moved at once while there is no stretch: longer runs stay where they are, rather than being torn.
 SHORT_BYTES = 64 << 10
+# Of one call the kernel reads ahead no more than its own limit.
+AHEAD_BYTES = 128 << 10
 # SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
 SYNC_WRITE, SYNC_WAIT = 2, 1
 libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +71,7 @@ class Piece:
 
 @dataclass
 class File:
-    """Or a part of one."""
+    """Or a part of one, or only its name."""
 
     path: str
     inode: int
@@ -119,6 +123,8 @@ class Region:
     used: int = 0
     # Metadata lie in it, and they stay.
     is_fixed: bool = False
+    # What is free of it and lies in a stretch.
+    long: int = 0
     found: int = 0
     pieces: list[tuple[File, Piece]] = field(default_factory=list)
 
@@ -184,7 +190,12 @@ def room_of(mount: Mount) -> Room:
     for physical, length, owner in disk_map(mount.directory):
         if owner == FREE:
             free += length
-            long += length if length >= mount.stretch else 0
+            if length >= mount.stretch:
+                long += length
+                # Its ends, which lie in regions that others use.
+                for number in {physical // mount.stretch, (physical + length - 1) // mount.stretch}:
+                    end = min(physical + length, (number + 1) * mount.stretch)
+                    found.setdefault(number, Region(number)).long += end - max(physical, number * mount.stretch)
             continue
         at = physical
         while at < physical + length:
@@ -224,8 +235,11 @@ def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
     while folders:
         folder = folders.pop()
         try:
-            if Path(folder).stat().st_dev != device:
+            info = Path(folder).stat()
+            if info.st_dev != device or info.st_ino in seen:
                 continue
+            # Mounted at two places, it is looked at once.
+            seen.add(info.st_ino)
             with os.scandir(folder) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
@@ -246,9 +260,13 @@ def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
                     continue
                 if info.st_nlink > 1:
                     seen.add(info.st_ino)
-                yield File(entry.path, info.st_ino, pieces_of(fd))
+                pieces = pieces_of(fd)
+            except OSError as error:
+                refused[entry.path] = os.strerror(error.errno or 0)
+                continue
             finally:
                 os.close(fd)
+            yield File(entry.path, info.st_ino, pieces)
 
 
 # --- What is worth it -----------------------------------------------------------------
@@ -269,15 +287,15 @@ class Plan:
 class Had:
     """What does not come again, so that all comes to an end."""
 
-    # Directories or blocks of extents lie in them, or nothing was gained.
-    regions: set[int] = field(default_factory=set)
+    # Of a region, how often it was emptied: others may write to it meanwhile.
+    turns: Counter[int] = field(default_factory=Counter)
     # Joined, by inode and first byte.
     parts: set[tuple[int, int]] = field(default_factory=set)
 
 
 def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[int, Region]:
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
-    movable = [region for region in room.regions.values() if not region.is_fixed and region.number not in had.regions]
+    movable = [each for each in room.regions.values() if not each.is_fixed and had.turns[each.number] < TURNS]
     lacking = room.free * goal // 100 - room.long
     # A little more: what moves cuts stretches, and each pass looks at all files.
     lacking += room.free // BEYOND if lacking > 0 else 0
@@ -285,8 +303,10 @@ def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[
     for region in sorted(movable, key=lambda region: (region.used, region.number)):
         if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
             break
-        wanted[region.number] = region
-        lacking -= mount.stretch - region.used
+        gain = mount.stretch - region.used - region.long
+        if region.used and gain > 0:
+            wanted[region.number] = region
+            lacking -= gain
     return wanted
 
 
@@ -295,6 +315,7 @@ def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: d
     torn: list[tuple[float, int, File]] = []
     order = itertools.count()
     for file in files_below(mount.directory, refused):
+        named = File(file.path, file.inode, [])
         for part in file.parts(mount.stretch):
             if part.is_torn and (part.inode, part.pieces[0].logical) not in had.parts:
                 # Of its pieces there may be very many.
@@ -310,9 +331,11 @@ def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: d
                     end = min(piece.physical + piece.size, (place + 1) * mount.stretch)
                     within = Piece(piece.logical + first - piece.physical, first, end - first)
                     wanted[place].found += within.size
-                    wanted[place].pieces.append((file, within))
+                    wanted[place].pieces.append((named, within))
+    # Directories, or blocks of extents, lie in the others.
     regions = [region for region in wanted.values() if region.found == region.used]
-    had.regions.update(wanted.keys() - {region.number for region in regions})
+    had.turns.update(wanted.keys())
+    had.turns.update(dict.fromkeys(wanted.keys() - {region.number for region in regions}, TURNS))
     return Plan(regions, [(seeks, part) for seeks, _, part in sorted(torn, key=lambda each: each[1])])
 
 
@@ -335,7 +358,8 @@ class Mover:
     def __init__(self, rate_mib: int, refused: dict[str, str]) -> None:
         self.rate = rate_mib * MIB
         self.total, self.refused = 0, refused
-        self.moved, self.began, self.said = 0, time.monotonic(), 0.0
+        # When the next may be written.
+        self.moved, self.due, self.said = 0, 0.0, 0.0
 
     def rewrite(self, file: File, pieces: list[Piece], at_most: int) -> None:
         """These pieces, in the order of the file; they are written in this order, too."""
@@ -348,37 +372,51 @@ class Mover:
         try:
             if os.fstat(fd).st_ino != file.inode:
                 return
-            for piece in pieces:
-                os.posix_fadvise(fd, piece.logical, piece.size, os.POSIX_FADV_WILLNEED)
-            for piece in pieces:
-                end = piece.logical + piece.size
-                for start in range(piece.logical, end, at_most):
-                    fcntl.ioctl(fd, IOC_REWRITE, struct.pack("<QQ", start, min(at_most, end - start)))
-            span = pieces[-1].logical + pieces[-1].size - pieces[0].logical
-            # Both at once would be a sync, for which what is synced often stays where it is.
-            for what in (SYNC_WRITE, SYNC_WAIT):
-                if libc.sync_file_range(fd, ctypes.c_int64(pieces[0].logical), ctypes.c_int64(span), what) < 0:
-                    code = ctypes.get_errno()
-                    raise OSError(code, os.strerror(code))
-            self.count(sum(piece.size for piece in pieces))
-        except OSError as error:
-            if error.errno in (errno.EIO, errno.EROFS):
-                raise
-            self.refused[file.path] = os.strerror(error.errno or 0)
+            try:
+                ask(fd, pieces, at_most)
+            except OSError as error:
+                if error.errno in (errno.EROFS, errno.ENOTTY):
+                    raise
+                # What was asked before is written all the same.
+                self.refused[file.path] = os.strerror(error.errno or 0)
+            write_back(fd, pieces, file.path)
         finally:
             os.close(fd)
+        self.count(sum(piece.size for piece in pieces))
 
     def count(self, size: int) -> None:
         self.moved += size
-        spent = time.monotonic() - self.began
-        time.sleep(max(0.0, self.moved / self.rate - spent))
-        if spent - self.said > 1:
-            self.said = spent
+        now = time.monotonic()
+        self.due = max(self.due, now) + size / self.rate
+        time.sleep(self.due - now)
+        if now - self.said > 1:
+            self.said = now
             self.say(f"\r{self.moved // MIB:,} of {self.total // MIB:,} MiB written again\033[K")
 
     def say(self, text: str) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(text)
+
+
+def ask(fd: int, pieces: list[Piece], at_most: int) -> None:
+    """The kernel reads what is there, and is to write it again."""
+    for piece in pieces:
+        end = piece.logical + piece.size
+        for start in range(piece.logical, end, AHEAD_BYTES):
+            os.posix_fadvise(fd, start, min(AHEAD_BYTES, end - start), os.POSIX_FADV_WILLNEED)
+    for piece in pieces:
+        end = piece.logical + piece.size
+        for start in range(piece.logical, end, at_most):
+            fcntl.ioctl(fd, IOC_REWRITE, struct.pack("<QQ", start, min(at_most, end - start)))
+
+
+def write_back(fd: int, pieces: list[Piece], path: str) -> None:
+    start, end = pieces[0].logical, pieces[-1].logical + pieces[-1].size
+    # Both at once would be a sync, for which what is synced often stays where it is.
+    for what in (SYNC_WRITE, SYNC_WAIT):
+        if libc.sync_file_range(fd, ctypes.c_int64(start), ctypes.c_int64(end - start), what) < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
 
 
 def empty(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
@@ -418,18 +456,17 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
     while True:
-        long, stay = room.long, len(had.regions)
+        turns = had.turns.total()
         plan = planned(mount, room, asked.goal, asked.full, had, refused)
         print(f"to write again: {len(plan.regions)} regions and {len(plan.torn)} parts of files, ", end="")
         print(f"{plan.size / MIB:.1f} MiB", flush=True)
         if asked.dry_run:
             break
-        mover.total = mover.moved + plan.size
+        mover.total = mover.moved + sum(region.used for region in plan.regions)
         empty(mount, room, plan, mover)
         room = room_of(mount)
-        if room.long <= long:
-            had.regions.update(region.number for region in plan.regions)
         parts = joinable(mount, room, plan, asked.goal)
+        mover.total = mover.moved + sum(part.size for part in parts)
         for part in parts:
             mover.rewrite(part, part.pieces, mount.stretch)
         had.parts.update((part.inode, part.pieces[0].logical) for part in parts)
@@ -438,7 +475,7 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
         mover.say("\r\033[K")
         print(f"{len(parts)} parts joined; free now: {said(mount, room)}", flush=True)
         # Joining may leave regions to be emptied, and these room to join more.
-        if not (plan.regions or parts or len(had.regions) > stay):
+        if not parts and had.turns.total() == turns:
             break
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
