@@ -36,7 +36,6 @@ SMR = "ext4-smr"
 PACKED = f"{SMR}-packed"
 DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
 ANYWHERE = ("ext4", BASELINE, LAZY, SMR, "nilfs2", "f2fs", "btrfs", "xfs")
-RIVALS = ("nilfs2", "f2fs", "btrfs", "xfs")
 # A directory of few names takes a block of ext4, unless it is kept in its inode, as the others do.
 INLINE = (BASELINE, LAZY, SMR)
 # SAFS takes part in what only appends.
@@ -204,7 +203,7 @@ def first(records: Sequence[Record], drive: str, names: Sequence[str], ours_name
         except NotFinished:
             return True
 
-    return all(map(later, (*RIVALS, "ext4", BASELINE, LAZY)))
+    return all(later(other) for other in ANYWHERE if other != SMR)
 
 
 def never_slower(records: Sequence[Record], names: Sequence[str]) -> bool:

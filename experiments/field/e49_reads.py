@@ -3,8 +3,8 @@
 
 A large file is overwritten at random, a block at a time, while a file server's files come, go and grow around it
 (lab/in_machine/churn.py). Half-way a source tree, directories and small files are made on what is left of the free
-space; at the end the log has nothing of their metadata any more. Each is read as a user reads it, from an empty page
-cache and with a drive that has cleaned up.
+space. Each is read as a user reads it, from an empty page cache and with a drive that has cleaned up. With journal_lazy
+the log still has a part of their metadata.
 """
 
 from collections.abc import Sequence

@@ -242,9 +242,11 @@ def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
 
 
 def _tidy(goal: int, reached: str = "") -> job.Step:
-    """It fails where `reached` is not said."""
-    program = f"/usr/bin/python3 -I {job.OUT}/{TIDY.name} /mnt --rate 1000 --goal {goal}"
-    return job.run(["/bin/sh", "-c", f"{program} | grep -E '{reached}'"])
+    """It fails where tidy does, or does not say `reached`."""
+    argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", str(goal)]
+    # The status of a pipe would be grep's alone.
+    checked = f'said=$({" ".join(argv)}) && echo "$said" | grep -E "{reached}"'
+    return job.run(["/bin/sh", "-c", checked] if reached else argv)
 
 
 # Over and over; it is killed at some instant. With a low goal files are joined, with a high one regions are emptied.
