@@ -48,6 +48,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     cells = [run.Run(drive.find(PARTITIONED), on_partition(name), plan) for name in (BASELINE, LAZY)]
     for name in WHOLE:
         cells += run.cells(name, (BASELINE, LAZY), plan)
+    # The baseline fills the cache, and then a write waits for longer than Linux's six times 30 s (e42).
+    cells = [replace(each, variant=fs.with_patience(each.variant)) for each in cells]
     return run.on_the_papers_host(cells, scale)
 
 

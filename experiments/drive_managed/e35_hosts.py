@@ -31,7 +31,6 @@ MEMORY_GIB = (4, 8, 16, 32)
 # A tenth of the drive's, whatever the scale: it names the drive.
 CACHE_GIB, CACHE_ENTRIES = 2.5, 18_000
 CAPACITY_GIB = 7450
-PATIENCE_S = 3600
 SCALE = 0.1
 
 
@@ -43,7 +42,7 @@ def set_up(cell_: run.Run, setting: str, gib: int, scale: float) -> run.Run:
     variant = cell_.variant
     if setting != DEFAULT:
         variant = fs.with_writeback(variant, run.PAPER_WRITEBACK_PERCENT, strict=setting == STRICT)
-    variant = fs.with_patience(variant, PATIENCE_S)
+    variant = fs.with_patience(variant)
     name = named(cell_.variant.name, setting, gib)
     capacity_bytes = round(CAPACITY_GIB * scale) << 30
     memory_mib = round((gib << 10) * scale)

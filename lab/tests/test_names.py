@@ -98,8 +98,9 @@ def test_commands_suggest_and_help_has_examples() -> None:
 
 def test_variants_have_fixed_names_and_identifiers() -> None:
     assert list(fs.FILE_SYSTEMS) == [
-        "ext4-128m", "ext4", "ext4-10g", "ext4-lazy", "ext4-lazy-1g", "ext4-stream", "ext4-smr", "ext4-10g-readahead",
-        "ext4-lazy-plain", "ext4-lazy-counted", "nilfs2", "f2fs", "btrfs", "xfs", "ntfs3", "exfat", "safs", "zonefs",
+        "ext4-128m", "ext4", "ext4-10g", "ext4-lazy", "ext4-lazy-1g", "ext4-stream", "ext4-smr", "ext4-smr-edge",
+        "ext4-10g-readahead", "ext4-lazy-plain", "ext4-lazy-counted", "nilfs2", "f2fs", "btrfs", "xfs", "ntfs3",
+        "exfat", "safs", "zonefs",
     ]  # fmt: skip
     lazy, baseline = fs.find("ext4-lazy"), fs.find("ext4-10g")
     assert lazy.mkfs == baseline.mkfs

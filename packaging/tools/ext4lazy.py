@@ -63,6 +63,10 @@ JOURNAL_SHARE = 800
 JOURNAL_MOST = 10 * GIB
 JOURNAL_LEAST = 256 * MIB
 JOURNAL_BLOCKS = 1024, 10_240_000  # what tune2fs takes
+# The log begins behind this part of the volume, which is for directories, as soon as groups are free to that share. A
+# disk is fastest there, and data_relocate begins behind the log (docs/results/full-cache.md).
+JOURNAL_BEHIND_SHARE = 512
+JOURNAL_FREE = 15 / 16
 
 # `convert` sets the mount count to this in the very write that ends a command of tune2fs, and e2fsck -f sets it to 0:
 # a conversion whose last check was cut off can be told from one that is done.
@@ -353,6 +357,11 @@ class Volume:
         """As the group descriptors count them; no bitmap is read."""
         said = run(["debugfs", "-c", "-R", "stats", self.path])
         return sum(int(one) for one in re.findall(r"(\d+) used director", said))
+
+    def free_blocks(self) -> list[int]:
+        """Of each group, as its descriptor counts them; no bitmap is read."""
+        said = run(["debugfs", "-c", "-R", "stats", self.path])
+        return [int(one) for one in re.findall(r"^ +(\d+) free block", said, flags=re.MULTILINE)]
 
 
 def read_volume(path: Path) -> Volume:
@@ -692,6 +701,23 @@ def wanted_journal(volume: Volume) -> int:
     return min(wanted, volume.size // 8, JOURNAL_BLOCKS[1] * volume.block_size) // MIB * MIB
 
 
+def journal_offset(volume: Volume, journal: int) -> int | None:
+    """Bytes: the first place near the beginning of the volume where the journal fits in few pieces, if there is one."""
+    per_group = volume.number("Blocks per group")
+    blocks = journal // volume.block_size
+    first = volume.number("Block count") // JOURNAL_BEHIND_SHARE // per_group + 1
+    begin, free = first, 0
+    groups = volume.free_blocks()
+    for end in range(first, len(groups)):
+        free += groups[end]
+        while free - groups[begin] >= blocks:
+            free -= groups[begin]
+            begin += 1
+        if free >= blocks and free >= JOURNAL_FREE * per_group * (end - begin + 1):
+            return begin * per_group * volume.block_size
+    return None
+
+
 def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Speed | None = None) -> list[Step]:
     """What is left to do. Everything is read off the volume, so that a conversion that was cut off goes on."""
     speed = speed or Speed(100e6, 0.012)
@@ -716,7 +742,9 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
         if volume.has_journal and present < journal:
             change("the small journal goes", "-O", "^has_journal")
         if present < journal:
-            change("the large journal", "-J", f"size={journal // MIB}", seconds=journal / speed.bytes_per_s)
+            offset = journal_offset(volume, journal)
+            where = "" if offset is None else f",location={offset // MIB}M"
+            change("the large journal", "-J", f"size={journal // MIB}{where}", seconds=journal / speed.bytes_per_s)
     if "journal_data" in volume.header.get("Default mount options", "").split():
         change("data=ordered", "-o", "^journal_data")
     if "metadata_csum" not in volume.features:

@@ -636,6 +636,40 @@ def test_convert_takes_a_kept_log_home_first(folder: Path) -> None:
     stock("e2fsck", "-fn", volume.path)
 
 
+def test_convert_puts_the_journal_near_the_outer_edge(folder: Path) -> None:
+    """Behind the first 512th of the volume, in the first groups that are as good as free."""
+    volume = make(folder / "large.img", mib=128 << 10)
+    said = ext4lazy("convert", "--journal-mib", "512", volume)
+    assert said.returncode == 0, said.stdout + said.stderr
+    group = 32768
+    begins = [start // group for _, _, start in tool.read_volume(volume).journal_runs()]
+    assert begins == sorted(begins)
+    assert (begins[0], begins[-1]) == (3, 7)
+    stock("e2fsck", "-fn", volume)
+
+
+@pytest.mark.parametrize(
+    ("free", "group"),
+    [
+        ([100] * 8, 1),
+        ([100, 40, 100, 100, 100, 100, 100, 100], 2),
+        ([100, 100, 100, 85, 100, 100, 100, 100], 1),
+        ([100, 100, 0, 100, 100, 0, 100, 100], None),
+        ([100, 90, 90, 90, 90, 90, 90, 90], None),
+        ([100, 100, 0, 0, 0, 100, 100, 100], 5),
+        ([0] * 8, None),
+        ([], None),
+    ],
+)
+def test_where_the_journal_goes(monkeypatch: pytest.MonkeyPatch, free: list[int], group: int | None) -> None:
+    """Percent of each group that are free; the journal takes two groups and three quarters."""
+    per_group, block = 32768, 4096
+    header = {"Blocks per group": str(per_group), "Block count": str(8 * per_group), "Block size": str(block)}
+    monkeypatch.setattr(tool.Volume, "free_blocks", lambda _: [each * per_group // 100 for each in free])
+    found = tool.journal_offset(tool.Volume(Path("volume"), header), 11 * per_group * block // 4)
+    assert found == (None if group is None else group * per_group * block)
+
+
 def test_convert_says_when_the_journal_does_not_fit(folder: Path) -> None:
     volume = make(folder / "full.img", mib=64)
     said = ext4lazy("convert", "--journal-mib", "4096", volume)

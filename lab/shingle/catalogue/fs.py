@@ -34,6 +34,7 @@ _LOG_UUID = "5b1e6e00-0000-4000-8000-000000000003"
 HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
 _GIB = 1 << 30
 _SECTOR = 512
+_PATIENCE_S = 3600
 
 Extent = tuple[int, int]  # first sector, sectors
 
@@ -198,10 +199,15 @@ _XFS_PROBE = Probe(
 )
 
 
-def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
-    """An ext4 variant; tests make their own, with other journals and options."""
+def ext4(
+    name: str, summary: str, journal_mib: int | None, options: str = "", *, log_at_gib: int | None = None
+) -> FileSystem:
+    """An ext4 variant; tests make their own, with other journals and options. mke2fs puts a log in the middle of the
+    disk, if it is not told where."""
     extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={HASH_SEED}"
     journal = () if journal_mib is None else ("-J", f"size={journal_mib}")
+    if journal and log_at_gib is not None:
+        journal = ("-J", f"size={journal_mib},location={log_at_gib}G")
     return FileSystem(
         name=name,
         kernel_name="ext4",
@@ -211,7 +217,7 @@ def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") ->
         options=options,
         classes=_EXT4_CLASSES,
         # mke2fs wants room for the journal; below twice its size the drive is mostly journal.
-        min_capacity_bytes=max(_GIB, 2 * (journal_mib or 0) << 20),
+        min_capacity_bytes=max(_GIB, (2 * (journal_mib or 0) << 20) + (log_at_gib or 0) * _GIB),
         probe=_EXT4_PROBE,
         check=("/sbin/e2fsck", "-fn"),
         keeps_log="journal_lazy" in options.split(","),
@@ -231,6 +237,13 @@ _ALL = (
     ),
     ext4("ext4-stream", "ext4-lazy with new data in one stream", 10240, "journal_lazy,data_stream"),
     ext4("ext4-smr", "ext4-lazy with all data in one stream", 10240, "journal_lazy,data_relocate"),
+    ext4(
+        "ext4-smr-edge",
+        "ext4-smr with its log near the disk's outer edge, where `ext4lazy convert` puts it on a new volume of 8 TB",
+        10240,
+        "journal_lazy,data_relocate",
+        log_at_gib=16,
+    ),
     replace(
         ext4("ext4-10g-readahead", "ext4-10g with the read-ahead of journal_lazy, at home (machine/ablations)", 10240),
         kernel=f"{build.CHANGED}:home-readahead",
@@ -374,9 +387,12 @@ def without_idling(variant: FileSystem) -> FileSystem:
     return _with_queue(variant, "iosched/slice_idle", "0")
 
 
-def with_patience(variant: FileSystem, seconds: int) -> FileSystem:
-    """The same on a host that waits so long for a request before it resets the link; Linux waits 30 s."""
-    return _with_queue(variant, "io_timeout", str(seconds * 1000))
+def with_patience(variant: FileSystem) -> FileSystem:
+    """The same on a host that waits an hour for a request before it resets the link; Linux waits 30 s.
+
+    It gives a request up after six such waits, and the program sees an I/O error.
+    """
+    return _with_queue(variant, "io_timeout", str(_PATIENCE_S * 1000))
 
 
 def _with_queue(variant: FileSystem, name: str, value: str) -> FileSystem:

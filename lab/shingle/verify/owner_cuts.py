@@ -127,8 +127,8 @@ def replay(kind: Kind, seed: int, name: str, built: build.Built, keep: Path | No
 def failures(explored: Explored) -> list[State]:
     """States that are not as they should be, but for what a disk that lies can do to any ext4.
 
-    That is: at boot it is mounted and cannot be read, until the tool runs again; or a log was sent home, and the disk
-    has that the log is empty, but not all that was in it.
+    That is: at boot it is mounted and cannot be read, until the tool runs again; or a log was written or sent
+    home, and the disk has that it is there, or empty, but not all that is or was in it.
     """
     return [
         state

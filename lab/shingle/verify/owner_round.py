@@ -39,6 +39,8 @@ _UUID = "5b1e6e00-0000-4000-8000-000000000003"
 _HASH_SEED = "5b1e6e00-0000-4000-8000-000000000004"
 _BATCH = 100
 _MAGIC, _EVENT = b"SHGLREC1", struct.Struct("<IIQQI4x")
+# What convert checks and makes a log of (packaging/tools/ext4lazy.py, _pack).
+_COPY = " /var/tmp/ext4lazy-"
 _WRITE, _FLUSH, _COMPLETE, _MARK = 1, 2, 3, 4
 
 
@@ -77,9 +79,11 @@ class Record:
         return sum(event.kind == _WRITE for event in self.events)
 
     @property
-    def last(self) -> int:
-        """Where the last command begins."""
-        return max(at for at, event in enumerate(self.events) if event.kind == _MARK)
+    def logging(self) -> int:
+        """Where convert begins what writes a log, the check of its copy, or what sends one home, the last
+        command."""
+        marks = [at for at, event in enumerate(self.events) if event.kind == _MARK]
+        return next((at for at in marks if _COPY in self.events[at].text), marks[-1])
 
     def command(self, place: int) -> str:
         said = [event.text for event in self.events[:place] if event.kind == _MARK]
@@ -130,7 +134,7 @@ class State:
     # Of what kind, and in words.
     problems: list[tuple[Problem, str]] = field(default_factory=list)
     did: list[str] = field(default_factory=list)
-    # A log was being sent home, or had been.
+    # A log was being written or sent home, or had been.
     replays: bool = False
     # What ext4lazy status says of the log of a state that is not as it should be.
     log: str = ""
@@ -267,7 +271,7 @@ class Round:
         self.image(disk, cut, image)
         place = int(re.match(r"\d+", cut)[0])  # type: ignore[index]
         command = self.record.command(place)
-        replays = self.kind.logged or (self.kind.tool == "convert" and place > self.record.last)
+        replays = self.kind.logged or (self.kind.tool == "convert" and place > self.record.logging)
         return State(self.kind, self.seed, disk, cut, command, digest(image), replays=replays)
 
     def explore(self, disk: str, count: int, seen: set[str]) -> list[State]:
