@@ -66,7 +66,7 @@ JOURNAL_BLOCKS = 1024, 10_240_000  # what tune2fs takes
 # The log begins behind this part of the volume, which is for directories, as soon as groups are free to that share. A
 # disk is fastest there, and data_relocate begins behind the log (docs/results/full-cache.md).
 JOURNAL_BEHIND_SHARE = 512
-JOURNAL_FREE = 15 / 16
+JOURNAL_FREE = 7 / 8
 
 # `convert` sets the mount count to this in the very write that ends a command of tune2fs, and e2fsck -f sets it to 0:
 # a conversion whose last check was cut off can be told from one that is done.
@@ -701,20 +701,21 @@ def wanted_journal(volume: Volume) -> int:
     return min(wanted, volume.size // 8, JOURNAL_BLOCKS[1] * volume.block_size) // MIB * MIB
 
 
-def journal_offset(volume: Volume, journal: int) -> int | None:
-    """Bytes: the first place near the beginning of the volume where the journal fits in few pieces, if there is one."""
+def journal_location(volume: Volume, journal: int) -> int | None:
+    """The block that begins the first place before the middle of the volume where the journal fits, in few pieces as a
+    rule; None if there is none, or debugfs counts clusters: then tune2fs begins to look in the middle."""
     per_group = volume.number("Blocks per group")
     blocks = journal // volume.block_size
     first = volume.number("Block count") // JOURNAL_BEHIND_SHARE // per_group + 1
     begin, free = first, 0
     groups = volume.free_blocks()
-    for end in range(first, len(groups)):
+    for end in range(first, len(groups) // 2):
         free += groups[end]
         while free - groups[begin] >= blocks:
             free -= groups[begin]
             begin += 1
         if free >= blocks and free >= JOURNAL_FREE * per_group * (end - begin + 1):
-            return begin * per_group * volume.block_size
+            return begin * per_group + volume.number("First block")
     return None
 
 
@@ -742,8 +743,8 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
         if volume.has_journal and present < journal:
             change("the small journal goes", "-O", "^has_journal")
         if present < journal:
-            offset = journal_offset(volume, journal)
-            where = "" if offset is None else f",location={offset // MIB}M"
+            location = journal_location(volume, journal)
+            where = "" if location is None else f",location={location}"
             change("the large journal", "-J", f"size={journal // MIB}{where}", seconds=journal / speed.bytes_per_s)
     if "journal_data" in volume.header.get("Default mount options", "").split():
         change("data=ordered", "-o", "^journal_data")
@@ -794,7 +795,8 @@ def advise(path: Path, journal_mib: int | None) -> int:
         pieces = volume.journal_pieces()
         small = f"; {size_text(journal)} would be right" if journal_bytes(volume) < journal else ""
         parts = "in one piece" if pieces == 1 else f"in {pieces} pieces"
-        say("journal", f"{size_text(journal_bytes(volume))}, {parts}{small}")
+        at = size_text(volume.journal_runs()[0][2] * volume.block_size) if pieces else "an unknown place"
+        say("journal", f"{size_text(journal_bytes(volume))}, {parts}, at {at} of {size_text(volume.size)}{small}")
     else:
         say("journal", f"none; {size_text(journal)} would be right")
     say("free space", size_text(volume.number("Free blocks") * volume.block_size))

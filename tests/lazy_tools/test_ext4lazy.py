@@ -381,7 +381,8 @@ def test_advise_has_nothing_to_say_of_a_volume_that_is_ready(folder: Path) -> No
     volume = make(folder / "new.img", mib=64, journal_mib=8)
     said = ext4lazy("advise", volume)
     leaves = [line for line in stock("debugfs", "-R", "ex <8>", volume).splitlines() if line.startswith(" 0/ 0")]
-    assert f"8 MiB, in {len(leaves)} pieces\n" in said.stdout
+    begins = int(stock("debugfs", "-R", "bmap <8> 0", volume)) * 4096
+    assert f"8 MiB, in {len(leaves)} pieces, at {tool.size_text(begins)} of 64 MiB\n" in said.stdout
     assert "Nothing is to be converted" in said.stdout
 
 
@@ -651,23 +652,29 @@ def test_convert_puts_the_journal_near_the_outer_edge(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("free", "group"),
     [
-        ([100] * 8, 1),
-        ([100, 40, 100, 100, 100, 100, 100, 100], 2),
-        ([100, 100, 100, 85, 100, 100, 100, 100], 1),
-        ([100, 100, 0, 100, 100, 0, 100, 100], None),
-        ([100, 90, 90, 90, 90, 90, 90, 90], None),
-        ([100, 100, 0, 0, 0, 100, 100, 100], 5),
-        ([0] * 8, None),
+        ([100] * 16, 1),
+        ([100, 40, *[100] * 14], 2),
+        ([100, 100, 100, 85, *[100] * 12], 1),
+        ([100, 100, 0, 100, 100, 0, 100, 100, *[100] * 8], None),
+        ([100, *[85] * 15], None),
+        ([100, 100, 0, 0, 0, 100, 100, 100, *[0] * 8], 5),
+        # Not behind the middle.
+        ([*[0] * 6, *[100] * 10], None),
+        ([0] * 16, None),
+        # debugfs says nothing of blocks.
         ([], None),
     ],
 )
 def test_where_the_journal_goes(monkeypatch: pytest.MonkeyPatch, free: list[int], group: int | None) -> None:
     """Percent of each group that are free; the journal takes two groups and three quarters."""
     per_group, block = 32768, 4096
-    header = {"Blocks per group": str(per_group), "Block count": str(8 * per_group), "Block size": str(block)}
+    header = {
+        "Blocks per group": str(per_group), "Block count": str(16 * per_group), "Block size": str(block),
+        "First block": "1",
+    }  # fmt: skip
     monkeypatch.setattr(tool.Volume, "free_blocks", lambda _: [each * per_group // 100 for each in free])
-    found = tool.journal_offset(tool.Volume(Path("volume"), header), 11 * per_group * block // 4)
-    assert found == (None if group is None else group * per_group * block)
+    found = tool.journal_location(tool.Volume(Path("volume"), header), 11 * per_group * block // 4)
+    assert found == (None if group is None else group * per_group + 1)
 
 
 def test_convert_says_when_the_journal_does_not_fit(folder: Path) -> None:
