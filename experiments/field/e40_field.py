@@ -37,6 +37,8 @@ EDGE = f"{SMR}-edge"
 DRIVE_MANAGED = ("st8000as0002", "wd40efax", "wd40nmzw")
 OURS = (SMR, EDGE)
 ANYWHERE = ("ext4", BASELINE, LAZY, *OURS, "nilfs2", "f2fs", "btrfs", "xfs")
+# What the place of the log gains by itself.
+PLACED = (BASELINE, LAZY)
 # A directory of few names takes a block of ext4, unless it is kept in its inode, as the others do.
 INLINE = (BASELINE, LAZY, *OURS)
 # SAFS takes part in what only appends.
@@ -59,6 +61,8 @@ def runs(scale: float, seed: int) -> list[run.Run]:
         plan = workload.plan(names, scale=scale, seed=seed)
         for name in DRIVE_MANAGED:
             found += run.cells(name, ANYWHERE, plan)
+            placed = run.cells(name, PLACED, plan)
+            found += [replace(each, variant=fs.with_log_near_the_edge(each.variant)) for each in placed]
         found += run.cells(HOST_MANAGED, (*IN_ORDER, *(APPENDING if names is APPENDED else ())), plan)
     for names in GENERAL:
         plan = workload.plan(names, scale=scale, seed=seed)
@@ -165,7 +169,7 @@ workloads at a tenth, one seed) and prints each phase with its bytes. An entry i
 unmount, + what the disk then goes on cleaning; and how many times as long as the first, which is bold, both take
 together. Drives, journals and persistent caches are not scaled. `{LAZY}` is journal_lazy with a journal of 10 GiB, and
 `{BASELINE}` ext4 with the same journal. `{SMR}` puts data in order, too (`journal_lazy,data_relocate`), and with
-`{EDGE}` its log lies near the outer edge (`-J location=16G`) and not in the middle of the disk. With `-inline` small
+`-edge` the log lies near the outer edge (`-J location=16G`) and not in the middle of the disk. With `-inline` small
 directories are kept in their inodes (`-O inline_data`).
 """
 
@@ -238,6 +242,24 @@ def gains(records: Sequence[Record], *loads: str) -> list[float]:
     ]
 
 
+def placed(records: Sequence[Record]) -> list[float]:
+    """By the log's place alone: with it near the edge, the part of the time with it in the middle."""
+    return [
+        whole_s(records, drive, f"{name}-edge", names) / whole_s(records, drive, name, names)
+        for drive in DRIVE_MANAGED
+        for name in PLACED
+        for names in (*GENERAL, APPENDED)
+    ]
+
+
+def placed_least(seeds: Sequence[Sequence[Record]]) -> float:
+    return min(placed(seeds[0]))
+
+
+def placed_most(seeds: Sequence[Sequence[Record]]) -> float:
+    return max(placed(seeds[0]))
+
+
 def gain_least(seeds: Sequence[Sequence[Record]], *loads: str) -> float:
     return min(gains(seeds[0], *loads))
 
@@ -300,6 +322,8 @@ EXPERIMENT = Experiment(
     numbers={
         "until_quiet_s": lambda records, drive, name, names: whole_s(records, drive, name, names.split(",")),
         "ran_s": ran_s,
+        "placed_least": placed_least,
+        "placed_most": placed_most,
         "gain_least": gain_least,
         "gain_most": gain_most,
         "unmount_ms": unmount_ms,

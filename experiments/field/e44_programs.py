@@ -104,7 +104,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e44-programs",
-    claim="ext4 that puts data in order serves programs better than ext4, and leaves a shingled disk quiet",
+    claim="ext4 that puts data in order serves programs better than ext4, with what a shingled disk then cleans",
     runs=runs,
     phases=PROGRAMS,
     scaling="The disks and their caches are not scaled.",

@@ -35,6 +35,7 @@ HASH_SEED = "5b1e6e00-0000-4000-8000-000000000002"
 _GIB = 1 << 30
 _SECTOR = 512
 _PATIENCE_S = 3600
+_LOG_AT_GIB = 16
 
 Extent = tuple[int, int]  # first sector, sectors
 
@@ -199,15 +200,10 @@ _XFS_PROBE = Probe(
 )
 
 
-def ext4(
-    name: str, summary: str, journal_mib: int | None, options: str = "", *, log_at_gib: int | None = None
-) -> FileSystem:
-    """An ext4 variant; tests make their own, with other journals and options. mke2fs puts a log in the middle of the
-    disk, if it is not told where."""
+def ext4(name: str, summary: str, journal_mib: int | None, options: str = "") -> FileSystem:
+    """An ext4 variant; tests make their own, with other journals and options."""
     extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={HASH_SEED}"
     journal = () if journal_mib is None else ("-J", f"size={journal_mib}")
-    if journal and log_at_gib is not None:
-        journal = ("-J", f"size={journal_mib},location={log_at_gib}G")
     return FileSystem(
         name=name,
         kernel_name="ext4",
@@ -217,13 +213,24 @@ def ext4(
         options=options,
         classes=_EXT4_CLASSES,
         # mke2fs wants room for the journal; below twice its size the drive is mostly journal.
-        min_capacity_bytes=max(_GIB, (2 * (journal_mib or 0) << 20) + (log_at_gib or 0) * _GIB),
+        min_capacity_bytes=max(_GIB, 2 * (journal_mib or 0) << 20),
         probe=_EXT4_PROBE,
         check=("/sbin/e2fsck", "-fn"),
         keeps_log="journal_lazy" in options.split(","),
     )
 
 
+def with_log_near_the_edge(variant: FileSystem) -> FileSystem:
+    """The same with its log 16 GiB behind the disk's beginning, which is its outer edge; mke2fs puts it in the middle.
+
+    `ext4lazy convert` puts it behind a 512th of the volume: that is here on a disk of 8 TB.
+    """
+    mkfs = tuple(f"{word},location={_LOG_AT_GIB}G" if word.startswith("size=") else word for word in variant.mkfs)
+    least = variant.min_capacity_bytes + _LOG_AT_GIB * _GIB
+    return replace(variant, name=f"{variant.name}-edge", mkfs=mkfs, min_capacity_bytes=least)
+
+
+_SMR = ext4("ext4-smr", "ext4-lazy with all data in one stream", 10240, "journal_lazy,data_relocate")
 _ALL = (
     ext4("ext4-128m", "ext4 with the 128 MiB journal that the paper calls stock", 128),
     ext4("ext4", "ext4 as today's mke2fs makes it", None),
@@ -236,14 +243,8 @@ _ALL = (
         "journal_lazy",
     ),
     ext4("ext4-stream", "ext4-lazy with new data in one stream", 10240, "journal_lazy,data_stream"),
-    ext4("ext4-smr", "ext4-lazy with all data in one stream", 10240, "journal_lazy,data_relocate"),
-    ext4(
-        "ext4-smr-edge",
-        "ext4-smr with its log near the disk's outer edge, where `ext4lazy convert` puts it on a new volume of 8 TB",
-        10240,
-        "journal_lazy,data_relocate",
-        log_at_gib=16,
-    ),
+    _SMR,
+    replace(with_log_near_the_edge(_SMR), summary="ext4-smr with its log near the disk's outer edge"),
     replace(
         ext4("ext4-10g-readahead", "ext4-10g with the read-ahead of journal_lazy, at home (machine/ablations)", 10240),
         kernel=f"{build.CHANGED}:home-readahead",
