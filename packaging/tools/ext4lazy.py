@@ -354,14 +354,16 @@ class Volume:
         return pieces
 
     def directories(self) -> int:
-        """As the group descriptors count them; no bitmap is read."""
-        said = run(["debugfs", "-c", "-R", "stats", self.path])
-        return sum(int(one) for one in re.findall(r"(\d+) used director", said))
+        return sum(self._in_groups("used director"))
 
     def free_blocks(self) -> list[int]:
-        """Of each group, as its descriptor counts them; no bitmap is read."""
+        """Of each group; empty if debugfs counts clusters."""
+        return self._in_groups("free block")
+
+    def _in_groups(self, what: str) -> list[int]:
+        """As the group descriptors count it; no bitmap is read."""
         said = run(["debugfs", "-c", "-R", "stats", self.path])
-        return [int(one) for one in re.findall(r"^ +(\d+) free block", said, flags=re.MULTILINE)]
+        return [int(one) for one in re.findall(rf"(?:^ +|, )(\d+) {what}", said, flags=re.MULTILINE)]
 
 
 def read_volume(path: Path) -> Volume:
