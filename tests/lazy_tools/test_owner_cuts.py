@@ -25,12 +25,14 @@ def described(states: list[owner_round.State]) -> str:
     )
 
 
-@pytest.mark.parametrize("title", ["convert/old", "drain/kept", "drain/mounted"])
+@pytest.mark.parametrize("title", ["convert/old", "convert/groups", "drain/kept", "drain/mounted"])
 def test_after_a_cut_or_a_kill_no_file_is_lost(title: str, folder: Path) -> None:
     kind = owner_volumes.find(title)
     explored = owner_cuts.explore([kind], 20, SEED, harness.built(), kills=4)
     assert not owner_cuts.failures(explored), described(owner_cuts.failures(explored))
     assert [len(explored.of(title, disk)) for disk in owner_cuts.DISKS] == [10, 10]
+    # Cut while the log is made at the place that convert chose, which only a volume of several groups has.
+    assert any("location=" in state.command for state in explored.states) == (title == "convert/groups")
     assert len(explored.of(title, "kill")) == (0 if kind.mounted else 4)
     for disk in owner_cuts.DISKS:
         assert len({state.hash for state in explored.of(title, disk)}) == 10

@@ -83,6 +83,8 @@ _KINDS = (
     Kind("convert", "old", "ext4 of 2012: extents and uninit_bg, no checksums", ("-t", "ext4", "-O",
          "^metadata_csum,^64bit,uninit_bg")),
     Kind("convert", "old-1k", "the same with blocks of 1 KiB", ("-t", "ext4", *_OLD), block_bytes=1024, disk_mib=40),
+    Kind("convert", "groups", "the same with small groups: convert chooses the log's place", ("-t", "ext4", *_OLD,
+         "-g", "1024")),
     Kind("convert", "crashed", "no checksums, and not unmounted", ("-t", "ext4", *_OLD), unclean=True),
     Kind("convert", "journal", "checksums, a journal that is too small", ("-t", "ext4")),
     Kind("convert", "quota", "quota and fast commits, no checksums", ("-t", "ext4", "-O",
