@@ -22,7 +22,8 @@ data_work.py again                           the same, and the block is written 
 data_work.py versions DIR                    prints which version of each block the files there hold
 data_work.py states FILE ANSWERS OPTIONS     each state of a crash explorer's disk is mounted, and its blocks are told
 
-A block holds its file, its number and its version 128 times. Notes of all versions are kept on the host's side.
+A block is one of the file system. It holds its file, its number and its version over and over. Notes of all versions
+are kept on the host's side.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from functools import partial
 
 ROOT = "/mnt/data"
 NOTES = "/run/out/notes.json"
-BLOCK = 4096
+# Of what is mounted.
+BLOCK = os.statvfs("/mnt").f_frsize
 MIB = 1 << 20
 # EXT4_IOC_MOVE_EXT and EXT4_IOC_REWRITE
 _MOVE_EXT, _REWRITE = 0xC028660F, 0x4010662F
@@ -53,8 +55,8 @@ PASSING = 1000
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def contents(file: int, number: int, version: int) -> bytes:
-    return struct.pack("<8sQQQ", b"in order", file, number, version) * (BLOCK // 32)
+def contents(file: int, number: int, version: int, size: int = BLOCK) -> bytes:
+    return struct.pack("<8sQQQ", b"in order", file, number, version) * (size // 32)
 
 
 def checked(result: int, what: str) -> None:
@@ -598,10 +600,12 @@ def versions_of(directory: str) -> dict[int, list[int | str | None]]:
 def versions_in(name: str, file: int) -> list[int | str | None]:
     """The version of each block; None: zeros; or what else a block begins with."""
     found: list[int | str | None] = []
+    # `states` mounts what it looks at.
+    size = os.statvfs(name).f_frsize
     with open(name, "rb") as opened:
-        while block := opened.read(BLOCK):
+        while block := opened.read(size):
             version = struct.unpack_from("<24xQ", block.ljust(32, b"\0"))[0]
-            if block == contents(file, len(found), version):
+            if block == contents(file, len(found), version, size):
                 found.append(version)
             else:
                 found.append(block[:32].hex() if block.strip(b"\0") else None)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,8 @@ PROGRAM, CHURN = IN_MACHINE / "data_work.py", IN_MACHINE / "churn.py"
 RELOCATE = "data_relocate"
 BOTH = f"journal_lazy,{RELOCATE}"
 SMR = fs.ext4("ext4-smr-64m", "all data in one stream, on a 64 MiB journal", 64, BOTH)
+# A page has four blocks, which are overwritten and move one by one.
+SMALL_BLOCKS = replace(SMR, name="ext4-smr-64m-1k", mkfs=tuple("1024" if word == "4096" else word for word in SMR.mkfs))
 CAPACITY_BYTES = 1 << 30
 SEED = 23
 MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
@@ -67,8 +69,8 @@ def moved(name: str = "moved") -> job.Step:
     return job.read(MOVED) | {"phase": name}
 
 
-def formatted_for(bench: Bench) -> FormattedDrive:
-    return bench.formatted(SMR, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+def formatted_for(bench: Bench, variant: fs.FileSystem = SMR) -> FormattedDrive:
+    return bench.formatted(variant, capacity_bytes=CAPACITY_BYTES, seed=SEED)
 
 
 def boot(
@@ -97,13 +99,14 @@ def assert_kept(bench: Bench, booted: Booted, **more: object) -> None:
 # --- One mount and the next ---------------------------------------------------------
 
 
+@pytest.mark.parametrize("variant", [SMR, SMALL_BLOCKS], ids=["4k", "1k"])
 @pytest.mark.parametrize("options", [BOTH, pytest.param(RELOCATE, marks=pytest.mark.long)])
-def test_overwritten_blocks_move_and_stay_whole(sanitizing_bench: Bench, options: str) -> None:
-    moves(sanitizing_bench, options)
+def test_overwritten_blocks_move_and_stay_whole(sanitizing_bench: Bench, options: str, variant: fs.FileSystem) -> None:
+    moves(sanitizing_bench, options, variant)
 
 
-def moves(bench: Bench, options: str = BOTH) -> None:
-    formatted = formatted_for(bench)
+def moves(bench: Bench, options: str = BOTH, variant: fs.FileSystem = SMR) -> None:
+    formatted = formatted_for(bench, variant)
     steps = [
         *bench.mounted(
             formatted, work("make", FILES, BLOCKS), moved("before"), work("overwrite", 1, 60), work("check"),

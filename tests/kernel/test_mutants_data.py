@@ -97,6 +97,7 @@ GUARDS = (
     Guard("relocate-tears", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
     Guard("stream-full-each-time", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
+    Guard("relocate-first-buffer", partial(test_data_in_order.moves, variant=test_data_in_order.SMALL_BLOCKS), HOLDS),
     Guard("relocate-never-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*log"),
     Guard("relocate-all-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*scattered"),
     Guard("relocate-growing-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*grow"),

@@ -310,6 +310,11 @@ _ALL = (
         disk_mib=13, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,), has_blocks=True,
     ),
     Workload(
+        "relocated-1k", "the same with blocks of 1 KiB: a page is overwritten, and moves, in part", "", _overwritten,
+        block_bytes=1024, disk_mib=12, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,),
+        has_blocks=True,
+    ),
+    Workload(
         "tidied", "ext4lazy tidy joins and moves files that are synced", "truncate", _tidied, disk_mib=24,
         options=_RELOCATE, programs=(TIDY, BLOCKS_PROGRAM), has_blocks=True, beside=_TIDIED,
     ),
