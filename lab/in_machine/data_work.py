@@ -2,7 +2,7 @@
 # ruff: noqa: PTH101, PTH102, PTH108, PTH112, PTH123, PTH208
 """Runs in the machine: files whose blocks are overwritten, and a comparison of each block.
 
-For test_data_in_order.py and the crash explorer.
+For test_data_in_order.py, the crash explorer and the torture (stress.sh).
 
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
 data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
@@ -23,7 +23,7 @@ data_work.py versions DIR                    prints which version of each block 
 data_work.py states FILE ANSWERS OPTIONS     each state of a crash explorer's disk is mounted, and its blocks are told
 
 A block is one of the file system. It holds its file, its number and its version over and over. Notes of all versions
-are kept on the host's side.
+are kept on the host's side. DATA_ROOT and DATA_NOTES in the environment name another folder and another file.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-ROOT = "/mnt/data"
-NOTES = "/run/out/notes.json"
+ROOT = os.environ.get("DATA_ROOT", "/mnt/data")
+NOTES = os.environ.get("DATA_NOTES", "/run/out/notes.json")
 # Of what is mounted.
 BLOCK = os.statvfs("/mnt").f_frsize
+BLOCKS_A_PAGE = mmap.PAGESIZE // BLOCK
 MIB = 1 << 20
 # EXT4_IOC_MOVE_EXT and EXT4_IOC_REWRITE
 _MOVE_EXT, _REWRITE = 0xC028660F, 0x4010662F
@@ -119,14 +120,15 @@ def begin_writing(fd: int) -> None:
 
 
 def move_extents(fd: int, first: int, count: int) -> None:
-    """Blocks of a file change places with those of a file without a name; without room for one nothing happens."""
+    """Blocks of a file change places with those of a file without a name; without room for one nothing happens, or
+    where ext4 does not know how: with clusters or encryption."""
     donor = os.open(ROOT, os.O_RDWR | os.O_TMPFILE)
     try:
         os.posix_fallocate(donor, first * BLOCK, count * BLOCK)
         argument = struct.pack("<IIQQQQ", 0, donor, first, first, count, 0)
         fcntl.ioctl(fd, _MOVE_EXT, argument)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EBUSY):
+        if error.errno not in (errno.ENOSPC, errno.EBUSY, errno.EOPNOTSUPP):
             raise
     finally:
         os.close(donor)
@@ -375,7 +377,7 @@ def together(*works: Callable[[], None]) -> None:
 
 
 def beside(turns: str) -> None:
-    """Blocks of a file belong to one of three writers each, so the newest of each is known."""
+    """Pages of a file belong to one of three writers each, so the newest of each block is known."""
     notes = Notes.read()
     lock = threading.Lock()
     file = 0
@@ -386,11 +388,15 @@ def beside(turns: str) -> None:
         with lock:
             return notes.next(file, number)
 
+    def drawn(chance: random.Random, writer: int) -> int:
+        page = chance.randrange(blocks // BLOCKS_A_PAGE // 3) * 3 + writer
+        return page * BLOCKS_A_PAGE + chance.randrange(BLOCKS_A_PAGE)
+
     def direct() -> None:
         chance = random.Random(1)
         own, page = os.open(path(file), os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
         for _ in range(int(turns)):
-            number = chance.randrange(blocks // 3) * 3
+            number = drawn(chance, 0)
             page[:] = told(number)
             os.pwrite(own, page, number * BLOCK)
             os.preadv(own, [page], number * BLOCK)
@@ -399,7 +405,7 @@ def beside(turns: str) -> None:
     def buffered() -> None:
         chance = random.Random(2)
         for _ in range(int(turns)):
-            number = chance.randrange(blocks // 3) * 3 + 1
+            number = drawn(chance, 1)
             os.pwrite(fd, told(number), number * BLOCK)
             begin_writing(fd)
             time.sleep(0.01)
@@ -408,9 +414,9 @@ def beside(turns: str) -> None:
         chance = random.Random(3)
         with mmap.mmap(fd, 0) as pages:
             for _ in range(int(turns)):
-                number = chance.randrange(blocks // 3) * 3 + 2
+                number = drawn(chance, 2)
                 pages[number * BLOCK : (number + 1) * BLOCK] = told(number)
-                pages.flush(number * BLOCK, BLOCK)
+                pages.flush(number // BLOCKS_A_PAGE * mmap.PAGESIZE, mmap.PAGESIZE)
 
     together(direct, buffered, mapped)
     notes.save()

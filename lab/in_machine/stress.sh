@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# stress.sh FOLDER BASE NAME SEED MIX FSX TURNS: in the machine, with the programs load and fsx in FOLDER, and fsx.toml and
-# oracle.py beside this file: four threads that do MIX operations each below BASE/NAME, held against a model; two processes
-# of FSX operations each on a file; and TURNS turns of names, directories and synced files below BASE/NAME.names.
+# stress.sh FOLDER BASE NAME SEED MIX FSX TURNS: in the machine, with the programs load and fsx in FOLDER, and fsx.toml,
+# oracle.py and data_work.py beside this file: four threads that do MIX operations each below BASE/NAME, held against a
+# model; two processes of FSX operations each on a file; TURNS turns of names, directories and synced files below
+# BASE/NAME.names; and as many of overwriting blocks that say which they are, below BASE/NAME.blocks.
 # Meanwhile the caches are dropped, and journal_lazy is told to move blocks home and to log them again, if it can be told,
 # and to look through its log.
 folder=$1 base=$2 name=$3 seed=$4 mix=$5 fsx=$6 turns=$7
@@ -40,8 +41,23 @@ exercise() {
 	rm -f "$file" "/run/$name.$1"
 }
 
+# Buffered, mapped and direct writes, extents that are exchanged, blocks that are cut off or written again as they are.
+overwrite() {
+	export DATA_ROOT="$base/$name.blocks" DATA_NOTES="$base/$name.notes"
+	work="/usr/bin/python3 -I $own/data_work.py"
+	$work make 6 256 || return 1
+	turn=0
+	while [ "$turn" -lt "$turns" ]; do
+		{ $work overwrite $((seed + turn)) 100 && $work beside 100 && $work cuts 20; } || return 1
+		turn=$((turn + 1))
+	done
+	$work check
+}
+
 disturb &
 disturber=$!
+overwrite &
+blocks=$!
 exercise 1 &
 one=$!
 exercise 2 &
@@ -54,6 +70,7 @@ status=$?
 wait $one || status=1
 wait $two || status=1
 wait $names || status=1
+wait $blocks || status=1
 kill $disturber
 wait $disturber 2>/dev/null
 exit $status

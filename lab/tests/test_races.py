@@ -47,3 +47,9 @@ def test_a_race_of_stock_s_is_left_out_and_counted_and_the_rest_stays() -> None:
         "jbd2_journal_commit_transaction / jbd2_journal_revoke (2)"
     )
     assert races.left_out(Counter()) == "no data race was reported"
+
+
+def test_functions_that_patches_add_are_ours_and_those_that_they_change_are_not() -> None:
+    ours = races.our_functions()
+    assert {"ext4_ext_relocate", "mpage_relocate_buffers", "ext4_abort_relocation"} <= ours
+    assert {"mpage_map_one_extent", "ext4_end_bio", "ext4_map_blocks"} & ours == set()

@@ -111,12 +111,15 @@ def test_many_volumes_have_every_feature() -> None:
 
 
 def test_with_data_in_order_each_life_moves_data_unless_it_has_clusters() -> None:
-    moved = {torture.MOVED: 1}
-    ordered = [replace(life(number, **moved), relocates=True) for number in range(2)]
-    assert torture.lacking(ordered) == []
-    stayed = replace(life(1), relocates=True)
-    assert torture.lacking([ordered[0], stayed]) == ["Life 1 of volume 0 moved no block of data."]
-    assert torture.lacking([ordered[0], replace(stayed, shape=Shape(0, 64, "bigalloc"))]) == []
+    wanted = life().operations // torture.MOVED_ONE_IN
+    ordered, stayed = (
+        replace(life(number, **{torture.MOVED: moved}), relocates=True)
+        for number, moved in enumerate((wanted, wanted - 1))
+    )
+    assert torture.lacking([ordered]) == []
+    (said,) = torture.lacking([ordered, stayed])
+    assert said == f"Life 1 of volume 0 moved {wanted - 1:,} blocks of data; expected {wanted:,} at least."
+    assert torture.lacking([ordered, replace(stayed, shape=Shape(0, 64, "bigalloc"))]) == []
 
 
 def test_what_the_mounts_of_a_life_counted_is_summed() -> None:

@@ -65,8 +65,6 @@ def command(
     done: list[torture.Life] = []
     others = Counter[str]()
     left_out = comma_separated(without)
-    if data_in_order and (on_smp or on_stock):
-        raise click.UsageError("--data-in-order runs on User-Mode Linux: leave out --smp and --stock-kernel.")
     with Terminal(err) as progress:
         if on_stock:
             kernel, system = smp.stock(progress)
@@ -81,8 +79,9 @@ def command(
         with progress.task("torture") as tell:
             if emulated:
                 series = smp.series(
-                    system, operations, seed, mix=mix, others=others, only=only, without=left_out, tell=tell
-                )
+                    system, operations, seed, mix=mix, others=others, only=only, without=left_out,
+                    relocates=data_in_order, tell=tell,
+                )  # fmt: skip
             else:
                 # The kernel that counts lines has no kmemleak.
                 series = torture.series(

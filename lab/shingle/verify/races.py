@@ -3,7 +3,7 @@
 
 On a kernel of build.KCSAN only the files that the series writes or changes are watched, jbd2's among them, which has
 races of its own that are known upstream. A report is ours if one of our functions is in one of its two stacks; the
-others are counted.
+others are counted. A function of stock that a patch changes is not ours.
 """
 
 from __future__ import annotations
@@ -46,11 +46,18 @@ class Race:
 
 @functools.cache
 def our_functions() -> frozenset[str]:
-    """The functions of the whole files in kernel/."""
+    """The functions of the whole files in kernel/, and those that its patches add to others."""
     names = set[str]()
     for path in sorted((ROOT / "kernel").glob("*/**/*.[ch]")):
         names |= set(coverage.functions_in(path.read_text()).values())
+    for path in sorted((ROOT / "kernel/patches").glob("*.patch")):
+        names |= set(coverage.functions_in(_added(path.read_text())).values())
     return frozenset(names)
+
+
+def _added(patch: str) -> str:
+    """What a patch adds; what it does not ends a function."""
+    return "\n".join(line[1:] if line.startswith("+") else "}" for line in patch.splitlines())
 
 
 def split(text: str) -> tuple[str, list[Race]]:

@@ -26,22 +26,26 @@ from shingle.machine.console import diagnose
 from shingle.machine.progress import SILENT, Progress
 from shingle.paths import run_folder
 from shingle.verify import races, torture
-from shingle.verify.torture import COUNTED, FIRST, FSX_SETTINGS, FSX_SHARE, ORACLE, POLICIES, STRESS, Life, Shape
+from shingle.verify.crash_workload import BLOCKS_PROGRAM
+from shingle.verify.torture import COUNTED, FIRST, FSX_SHARE, ORACLE, POLICIES, Life, Shape
 
 PROCESSORS = 4
 _LIFE_LIMIT_S = 1800.0
 _KILL_S = (0.5, 10.0)
 # What looks for faults, besides the oracles.
 LOCKDEP, KCSAN = "lockdep", "KCSAN"
+_PYTHON = (ORACLE, BLOCKS_PROGRAM)
 # The disk is made on the host, where a journal on another device needs devices.
 NOT_HERE = ("external-journal",)
 
 _SCRIPT = """
 oracle() {{ python3 -I /oracle.py "$@"; }}
+blocks() {{ DATA_ROOT={base}/$1.blocks DATA_NOTES={base}/$1.notes python3 -I /data_work.py check; }}
 same() {{
 	run $1 load run mix --dir {base} --set path='"'$2'"' --set seed=$3 --set threads=4 --set operations={mix} \
 		--set verify_every={mix} --set files_max=150 --set stage='"verify"'
 	run $1-names oracle check {base}/$2.names $3 {turns}
+	run $1-blocks blocks $2
 }}
 say processors: $(grep -c ^processor /proc/cpuinfo)
 mounted() {{
@@ -50,7 +54,7 @@ mounted() {{
 }}
 lazy=/sys/fs/{kind}/vda/journal_lazy
 said() {{
-	say counts: $(cd $lazy && grep -s . {counted} /dev/null)
+	say counts: $(cd $lazy && grep -s . {counted} /dev/null; cd $lazy/.. && grep -s . {moved} /dev/null)
 	[ ! -e /proc/lockdep_stats ] || say locks: $(grep debug_locks: /proc/lockdep_stats)
 }}
 unmounted() {{
@@ -109,7 +113,7 @@ def stock(progress: Progress = SILENT) -> tuple[str, Callable[[Path], System]]:
     load = build.build_crates(progress=progress).load
 
     def make(folder: Path) -> System:
-        guest = stock_kernel.guest(kernel, module, load, folder, more=(FSX.program(),), python=(ORACLE,))
+        guest = stock_kernel.guest(kernel, module, load, folder, more=(FSX.program(),), python=_PYTHON)
         return System(_armed(guest), "ext4lazy")
 
     return kernel.name, make
@@ -122,7 +126,8 @@ def composed(built: build.Built, checker: str) -> Callable[[Path], System]:
         root = stock_kernel.empty_root(folder)
         for program in (Path("/bin/dash"), Path("/usr/bin/python3"), built.crates.load, FSX.program()):
             stock_kernel.take_program(program, root)
-        stock_kernel.take_python(ORACLE, root)
+        for program in _PYTHON:
+            stock_kernel.take_python(program, root)
         shutil.copy("/bin/busybox", root / "bin/busybox")
         (root / "bin/sh").symlink_to("dash")
         (root / "init").write_text(stock_kernel.INIT.replace("MODULES", ""))
@@ -146,14 +151,13 @@ def _watched(booted: stock_kernel.Booted, checker: str) -> None:
 
 
 def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
-    return replace(
-        guest, cpus=PROCESSORS, extra={path.name: path.read_bytes() for path in (STRESS, FSX_SETTINGS, ORACLE)}
-    )
+    return replace(guest, cpus=PROCESSORS, extra={path.name: path.read_bytes() for path in torture.PROGRAMS})
 
 
 def series(
     system: Callable[[Path], System], operations: int, seed: int, *, mix: int, others: Counter[str],
-    only: int | None = None, without: Sequence[str] = (), tell: Callable[[str], None] = lambda text: None,
+    only: int | None = None, without: Sequence[str] = (), relocates: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
     """Whole volumes until so many operations are done, or `only` one; each life but a volume's last ends with a kill.
 
@@ -165,7 +169,7 @@ def series(
         for shape in torture.shapes(seed, (*without, *NOT_HERE)):
             if only not in (None, shape.number):
                 continue
-            for life in _lives(machine, shape, seed, mix, others, folder, tell):
+            for life in _lives(machine, shape, seed, mix, others, folder, relocates, tell):
                 done += life.operations
                 yield life
             if done >= operations or only is not None:
@@ -173,8 +177,9 @@ def series(
 
 
 def _lives(
-    machine: System, shape: Shape, seed: int, mix: int, others: Counter[str], folder: Path, tell: Callable[[str], None]
-) -> Iterator[Life]:
+    machine: System, shape: Shape, seed: int, mix: int, others: Counter[str], folder: Path, relocates: bool,
+    tell: Callable[[str], None],
+) -> Iterator[Life]:  # fmt: skip
     disk, image = folder / "disk", folder / "copy"
     with disk.open("wb") as file:
         file.truncate(0)
@@ -188,13 +193,14 @@ def _lives(
         script = _SCRIPT.format(
             mix=mix, fsx=FSX_SHARE * mix, turns=torture.turns_of(mix), number=number, seed=own, before=before,
             policy=policy, last="yes" if last else "no", kind=machine.kind, base=shape.made.base,
-            options=shape.made.mount_options, secret="yes" if shape.made.secret else "no", room=shape.made.room,
-            compare="yes" if number % 2 else "no", counted=" ".join((*COUNTED, *FIRST)),
+            options=shape.made.mount_options(relocates=relocates), secret="yes" if shape.made.secret else "no",
+            room=shape.made.room, compare="yes" if number % 2 else "no", counted=" ".join((*COUNTED, *FIRST)),
+            moved=torture.MOVED,
         )  # fmt: skip
         began = time.monotonic()
         place = (
             f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB) on {PROCESSORS} "
-            f"processors, --seed {seed} --mix {mix} --volume {shape.number}"
+            f"processors{', data in order' if relocates else ''}, --seed {seed} --mix {mix} --volume {shape.number}"
         )
         try:
             booted = machine.guest.boot(
@@ -216,4 +222,5 @@ def _lives(
         compared = int(booted.one("compared").split()[1]) if number % 2 else 0
         counts = torture.counts_of([each.replace(" ", "\n") for each in booted.results["counts"]])
         operations = torture.operations_of(mix, names)
-        yield Life(number, own, shape, operations, time.monotonic() - began, policy, counts, compared)
+        seconds = time.monotonic() - began
+        yield Life(number, own, shape, operations, seconds, policy, counts, compared, relocates)

@@ -3,11 +3,11 @@
 
 A *life* is a boot of the kernel with every checker: it mounts what the last cut left, compares what the last life had
 synced with its models, byte for byte, and works: threads whose files are held against a model, fsx on files of its
-own, long names and directories that come and go and whose blocks become synced data at once, while blocks are sent
-home and logged again and the caches are dropped. Then everything is synced, and while the next stress runs the power
-is cut: what the disk holds then is where the next life begins. The machine goes on: after an unmount and a mount it
-fills the free space with files of a pattern, sends the log home, and compares everything. Stock e2fsck replays and
-checks a copy of what each cut left.
+own, long names and directories that come and go and whose blocks become synced data at once, and blocks that say which
+they are and are overwritten in all ways, while blocks are sent home and logged again and the caches are dropped. Then
+everything is synced, and while the next stress runs the power is cut: what the disk holds then is where the next life
+begins. The machine goes on: after an unmount and a mount it fills the free space with files of a pattern, sends the log
+home, and compares everything. Stock e2fsck replays and checks a copy of what each cut left.
 
 Each volume has a log of another size and another feature. Everything follows from the seed and the volume's number:
 what failed comes back with the command that the failure names.
@@ -37,10 +37,13 @@ from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.page import replaced
 from shingle.paths import IN_MACHINE, ROOT, run_folder
+from shingle.verify.crash_workload import BLOCKS_PROGRAM
 
 STRESS = IN_MACHINE / "stress.sh"
 FSX_SETTINGS = IN_MACHINE / "fsx.toml"
 ORACLE = IN_MACHINE / "oracle.py"
+# What stress.sh runs, with it.
+PROGRAMS = (STRESS, FSX_SETTINGS, ORACLE, BLOCKS_PROGRAM)
 POLICIES = ("watermarks", "fixed", "off")
 # From so many blocks on a log is one as users have it. Version 1 wrote snapshots into these only.
 LARGE_FROM = 4096
@@ -56,8 +59,10 @@ _THREADS, _PROCESSES = 4, 2
 _HEARD = 30
 # fsx does so many operations while the threads of the mix do one.
 FSX_SHARE = 40
-# One turn of names, some 5,000 operations, for so many of the mix.
+# One turn of names, some 5,000 operations, and one of overwriting blocks for so many of the mix.
 MIX_A_TURN = 200
+# With data_relocate at least one block moves for so many operations; some 10 do in a series of the usual mix.
+MOVED_ONE_IN = 20
 _LEAKS = "/sys/kernel/debug/kmemleak"
 _LEAK_HEAD = re.compile(r"^unreferenced object", re.MULTILINE)
 
@@ -83,9 +88,8 @@ class Feature:
     def base(self) -> str:
         return "/mnt/secret" if self.secret else "/mnt"
 
-    @property
-    def mount_options(self) -> str:
-        return ",".join(filter(None, ("journal_lazy", self.options)))
+    def mount_options(self, *, relocates: bool = False) -> str:
+        return ",".join(filter(None, ("journal_lazy", self.options, "data_relocate" if relocates else "")))
 
 
 FEATURES = {
@@ -255,8 +259,13 @@ def lacking(lives: Sequence[Life], without: Sequence[str] = ()) -> list[str]:
                 found.append(f"In {len(group)} lives with {what} {_SHIPPED[name]}.")
     for life in lives:
         # Clusters stay where they are.
-        if life.relocates and life.shape.feature != "bigalloc" and life.counts.get(MOVED, 0) == 0:
-            found.append(f"Life {life.number} of volume {life.shape.number} moved no block of data.")
+        if life.relocates and life.shape.feature != "bigalloc":
+            moved, least = life.counts.get(MOVED, 0), life.operations // MOVED_ONE_IN
+            if moved < least:
+                found.append(
+                    f"Life {life.number} of volume {life.shape.number} moved {moved:,} blocks of data; expected"
+                    f" {least:,} at least."
+                )
     for life in shipped:
         if life.counts.get("snapshots") == 0:
             found.append(f"Life {life.number} of volume {life.shape.number} wrote no snapshot.")
@@ -398,7 +407,11 @@ class Volume:
         return [
             job.load("mix", same | {"verify_every": self._mix, "stage": "verify"}, directory=base),
             self._oracle("check", f"{base}/{name}.names", seed, turns_of(self._mix)),
-        ]
+            job.run(
+                ["/usr/bin/python3", "-I", f"{job.OUT}/{BLOCKS_PROGRAM.name}", "check"], stdout="blocks.txt",
+                env={"DATA_ROOT": f"{base}/{name}.blocks", "DATA_NOTES": f"{base}/{name}.notes"},
+            ),
+        ]  # fmt: skip
 
     def _counts(self, name: str) -> job.Step:
         own = f"cd {self._statistics} && grep -s . {' '.join((*COUNTED, *FIRST))} /dev/null"
@@ -417,7 +430,7 @@ class Volume:
         return [job.run(["/bin/sh", "-c", loop.format(start, size, number)]) for number, start, size in places]
 
     def _mounted(self) -> list[job.Step]:
-        options = ",".join((self.shape.made.mount_options, *(("data_relocate",) if self._relocates else ())))
+        options = self.shape.made.mount_options(relocates=self._relocates)
         steps = [job.mount("ext4", options) | {"device": self._device}]
         return [*steps, self._oracle("unlock", "/mnt")] if self.shape.made.secret else steps
 
@@ -504,7 +517,7 @@ class Volume:
         out.mkdir()
         boot = machine.Boot(
             steps=tuple(steps), drive=self._disk, save=after, seed=seed, memory_mib=_MEMORY_MIB,
-            host_limit_s=_LIFE_LIMIT_S, files=(STRESS, FSX_SETTINGS, ORACLE, self._built.crates.load, FSX.program()),
+            host_limit_s=_LIFE_LIMIT_S, files=(*PROGRAMS, self._built.crates.load, FSX.program()),
             kernel_arguments=("kmemleak=on",) if self._looks_for_leaks(number) else (),
         )  # fmt: skip
         try:
