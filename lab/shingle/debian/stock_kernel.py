@@ -38,6 +38,8 @@ _KEPT = 4
 _MODULES = (
     "virtio_blk", "crc16", "mbcache", "crc32c_generic", "crc32c-intel", "libcrc32c", "jbd2", "ext4",
     "loop", "dm-mod", "dm-bufio", "dm-snapshot",
+    # The features quota and encrypt.
+    "quota_tree", "quota_v2", "xts", "cts",
 )  # fmt: skip
 _PROGRAMS = (
     "/bin/dash", "/bin/mount", "/bin/umount", "/sbin/losetup", "/sbin/dmsetup", "/sbin/fsck", "/sbin/blkid",

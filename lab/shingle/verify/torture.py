@@ -289,7 +289,7 @@ def table(lives: Sequence[Life]) -> Table:
 
 _HEADINGS = (
     "log", "blocks of", "lives", "operations", "snapshots\nwritten", "read at\nmount", "blocks\ndemoted",
-    "logged\nagain", "wraps", "scrubbed", "MiB of data\ncompared",
+    "logged\nagain", "wraps", "scrubbed", "data blocks\nmoved", "MiB of data\ncompared",
 )  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def rows(lives: Sequence[Life]) -> list[tuple[str, ...]]:
 
 
 def _sums(lives: Sequence[Life]) -> tuple[str, ...]:
-    names = ("snapshots", "mount_snapshots", "demoted", "relogged", "wraps", "scrubbed_blocks")
+    names = ("snapshots", "mount_snapshots", "demoted", "relogged", "wraps", "scrubbed_blocks", MOVED)
     sums = (len(lives), sum(life.operations for life in lives), *(total(lives, name) for name in names))
     return (*(f"{each:,}" for each in sums), f"{total(lives, 'compared_bytes') // _MIB:,}")
 
