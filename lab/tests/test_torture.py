@@ -134,7 +134,7 @@ def test_the_table_has_a_row_for_each_log_and_the_sum() -> None:
     lives = [life(), life(1), replace(life(2), shape=Shape(1, 16, "quota"))]
     rows = torture.rows(lives)
     assert [row[0] for row in rows] == ["16 MiB", "64 MiB", "all"]
-    assert rows[1] == ("64 MiB", "4,096", "2", "200", "10", "10", "10", "10", "4", "10", "0", "2")
+    assert rows[1] == ("64 MiB", "4,096", "2", "200", "10", "10", "10", "10", "4", "10", "", "2")
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
