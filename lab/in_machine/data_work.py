@@ -120,15 +120,15 @@ def begin_writing(fd: int) -> None:
 
 
 def move_extents(fd: int, first: int, count: int) -> None:
-    """Blocks of a file change places with those of a file without a name; without room for one nothing happens, or
-    where ext4 does not know how: with clusters or encryption."""
+    """Blocks of a file change places with those of a file without a name. Nothing happens without room for one, where
+    none has a place yet, and where ext4 does not know how: with clusters or encryption."""
     donor = os.open(ROOT, os.O_RDWR | os.O_TMPFILE)
     try:
         os.posix_fallocate(donor, first * BLOCK, count * BLOCK)
         argument = struct.pack("<IIQQQQ", 0, donor, first, first, count, 0)
         fcntl.ioctl(fd, _MOVE_EXT, argument)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EBUSY, errno.EOPNOTSUPP):
+        if error.errno not in (errno.ENOSPC, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP):
             raise
     finally:
         os.close(donor)

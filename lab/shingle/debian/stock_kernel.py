@@ -281,6 +281,7 @@ class Guest:
     base: Path
     memory_mib: int = 768
     cpus: int = 1
+    kernel_arguments: tuple[str, ...] = ()
     extra: dict[str, bytes] = field(default_factory=dict)
 
     def boot(
@@ -311,7 +312,9 @@ class Guest:
                 "-serial", f"file:{own / 'console'}", "-serial", f"file:{own / 'results'}",
                 "-kernel", self.image, "-initrd", initrd,
                 # Under load an emulated timer is late, which the kernel would take for a broken one.
-                "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check",
+                "-append", " ".join((
+                    "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check", *self.kernel_arguments
+                )),
             ]  # fmt: skip
             for disk in disks:
                 argv += ["-drive", f"file={disk},if=virtio,format=raw,cache=writeback"]
