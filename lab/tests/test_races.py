@@ -36,6 +36,15 @@ def test_a_race_below_a_function_of_ours_is_ours() -> None:
         races.without_others(report, Counter())
 
 
+def test_a_race_that_is_known_to_be_stock_s_is_not_ours_below_a_function_of_ours() -> None:
+    report = said("jbd2_journal_file_inode", "jbd2_journal_commit_transaction").replace(
+        " jbd2_journal_file_inode+", " jbd2_journal_file_inode+0x1/0x2\n[   12.100000]  ext4_ext_relocate+", 1
+    )
+    others = Counter[str]()
+    races.without_others(report, others)
+    assert others.total() == 1
+
+
 def test_a_race_of_stock_s_is_left_out_and_counted_and_the_rest_stays() -> None:
     others = Counter[str]()
     text = said("jbd2_journal_revoke", "jbd2_journal_commit_transaction")

@@ -35,7 +35,7 @@ _KILL_S = (0.5, 10.0)
 # What looks for faults, besides the oracles.
 LOCKDEP, KCSAN = "lockdep", "KCSAN"
 # By default it watches one access in 4,000 for 80 µs, in which emulated processors hardly meet.
-_KCSAN_ARGUMENTS = ("kcsan.skip_watch=200", "kcsan.udelay_task=1000")
+_KCSAN_ARGUMENTS = ("kcsan.skip_watch=500", "kcsan.udelay_task=500")
 _PYTHON = (ORACLE, BLOCKS_PROGRAM)
 # The disk is made on the host, where a journal on another device needs devices.
 NOT_HERE = ("external-journal",)
