@@ -36,13 +36,21 @@ def test_a_race_below_a_function_of_ours_is_ours() -> None:
         races.without_others(report, Counter())
 
 
-def test_a_race_that_is_known_to_be_stock_s_is_not_ours_below_a_function_of_ours() -> None:
-    report = said("jbd2_journal_file_inode", "jbd2_journal_commit_transaction").replace(
-        " jbd2_journal_file_inode+", " jbd2_journal_file_inode+0x1/0x2\n[   12.100000]  ext4_ext_relocate+", 1
+@pytest.mark.parametrize(("after", "ours"), [("0x00b0", False), ("0x02b2", True), ("0x00b2", True)])
+def test_a_commit_that_begins_or_ends_is_not_ours_below_a_function_of_ours(after: str, ours: bool) -> None:
+    report = said("ext4_mark_iloc_dirty", "jbd2_journal_commit_transaction").replace(
+        " ext4_mark_iloc_dirty+",
+        f" ext4_mark_iloc_dirty+0x1/0x2\n[   12.1]  ext4_ext_relocate+0x1/0x2\n[   12.1]\n"
+        f"[   12.1] value changed: 0x02b0 -> {after}\n[   12.1]  ext4_dirty_inode+",
+        1,
     )
     others = Counter[str]()
-    races.without_others(report, others)
-    assert others.total() == 1
+    if ours:
+        with pytest.raises(Failure, match="ext4_mark_iloc_dirty"):
+            races.without_others(report, others)
+    else:
+        races.without_others(report, others)
+        assert others.total() == 1
 
 
 def test_a_race_of_stock_s_is_left_out_and_counted_and_the_rest_stays() -> None:

@@ -24,12 +24,10 @@ _SHOWN = 8
 # gcc's copies of a function.
 _CLONE = re.compile(r"\.(isra|constprop|part|cold)\b.*")
 _HEAD = re.compile(r"BUG: KCSAN: (?:data-race|assert: race) in (.+)$")
-# journal->j_flags, which a commit changes and every handle reads without a lock (is_handle_aborted()), whoever calls.
-_CHANGES_FLAGS = "jbd2_journal_commit_transaction"
-_READ_FLAGS = frozenset({
-    "jbd2_journal_dirty_metadata", "jbd2_journal_extend", "jbd2_journal_file_inode", "jbd2_journal_forget",
-    "jbd2_journal_get_create_access", "jbd2_journal_get_write_access", "jbd2_journal_stop",
-})  # fmt: skip
+# JBD2_FULL_COMMIT_ONGOING of journal->j_flags: a commit changes it, and every handle reads j_flags without a lock
+# (is_handle_aborted()), whoever calls.
+_FULL_COMMIT_ONGOING = 0x200
+_CHANGED = re.compile(r"^value changed: (0x[0-9a-f]+) -> (0x[0-9a-f]+)$")
 _FRAME = re.compile(r"^ ([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
@@ -46,7 +44,8 @@ class Race:
 
     @property
     def ours(self) -> bool:
-        if _CHANGES_FLAGS in self.functions and self.functions & _READ_FLAGS:
+        changes = [int(found[1], 16) ^ int(found[2], 16) for found in map(_CHANGED.match, self.lines) if found]
+        if "jbd2_journal_commit_transaction" in self.functions and changes == [_FULL_COMMIT_ONGOING]:
             return False
         stacks = {_CLONE.sub("", frame[1]) for frame in map(_FRAME.match, self.lines) if frame}
         return bool((self.functions | stacks) & our_functions())
