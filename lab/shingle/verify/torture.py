@@ -61,7 +61,7 @@ _HEARD = 30
 FSX_SHARE = 40
 # One turn of names, some 5,000 operations, and one of overwriting blocks for so many of the mix.
 MIX_A_TURN = 200
-# With data_relocate at least one block moves for so many operations; some 10 do in a series of the usual mix.
+# With data_relocate one block moves for so many operations at least; in a series of the usual mix, for some ten.
 MOVED_ONE_IN = 20
 _LEAKS = "/sys/kernel/debug/kmemleak"
 _LEAK_HEAD = re.compile(r"^unreferenced object", re.MULTILINE)
