@@ -211,3 +211,11 @@ def test_a_name_that_differs_is_found(tmp_path: Path, churned: Path, what: str) 
             file.write(b"?")
     found = oracle(tmp_path, "check", churned, 3, 3)
     assert found.returncode == 1 and "SEED=3" in found.stderr, found
+
+
+def test_the_command_that_runs_a_volume_again_has_all_that_chose_its_lives() -> None:
+    asked = torture.Series(7, 300, 1, without=("quota", "bigalloc"), relocates=True, options=("--kernel", "mutant:x"))
+    assert asked.again(3) == (
+        "./shingle torture --kernel mutant:x --data-in-order --without quota,bigalloc --seed 7 --mix 300 --volume 3"
+    )
+    assert torture.Series(1, 1000, 1).again(0) == "./shingle torture --seed 1 --mix 1000 --volume 0"

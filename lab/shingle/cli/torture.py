@@ -75,24 +75,23 @@ def command(
             built = build.everything(variant, progress=progress)
             kernel, system = built.kernel.key, smp.composed(built, smp.KCSAN if kcsan else smp.LOCKDEP)
         emulated = on_smp or on_stock
+        options = [
+            name for name, is_set in (("--smp", on_smp), ("--kcsan", kcsan), ("--stock-kernel", on_stock)) if is_set
+        ]
+        if not emulated and variant != "sanitize":
+            options += ["--kernel", variant]
+        asked = torture.Series(seed, mix, operations, only, left_out, relocates=data_in_order, options=options)
         began, cpu_before_s = time.monotonic(), process.children_cpu_s()
         with progress.task("torture") as tell:
             if emulated:
-                series = smp.series(
-                    system, operations, seed, mix=mix, others=others, only=only, without=left_out,
-                    relocates=data_in_order, tell=tell,
-                )  # fmt: skip
+                series = smp.series(system, asked, others=others, tell=tell)
             else:
                 # The kernel that counts lines has no kmemleak.
-                series = torture.series(
-                    built, operations, seed, mix=mix, only=only, without=left_out,
-                    leaks=variant == "sanitize", relocates=data_in_order, tell=tell,
-                )  # fmt: skip
+                series = torture.series(built, asked, leaks=variant == "sanitize", tell=tell)
             for life in series:
                 done.append(life)
                 out.print(torture.described(life), soft_wrap=True)
-                if not emulated:
-                    out.print(f"  {torture.replay(seed, mix, life.shape.number, data_in_order)}", soft_wrap=True)
+                out.print(f"  {asked.again(life.shape.number)}", soft_wrap=True)
                 if record_file is not None:
                     processors = smp.PROCESSORS if emulated else 1
                     torture.write_record(record_file, life, kernel, seed, processors=processors, kcsan=kcsan)

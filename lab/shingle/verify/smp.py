@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from shingle.machine.progress import SILENT, Progress
 from shingle.paths import run_folder
 from shingle.verify import races, torture
 from shingle.verify.crash_workload import BLOCKS_PROGRAM
-from shingle.verify.torture import COUNTED, FIRST, FSX_SHARE, ORACLE, POLICIES, Life, Shape
+from shingle.verify.torture import COUNTED, FIRST, FSX_SHARE, ORACLE, POLICIES, Life, Series, Shape
 
 PROCESSORS = 4
 _LIFE_LIMIT_S = 1800.0
@@ -160,8 +160,7 @@ def _armed(guest: stock_kernel.Guest) -> stock_kernel.Guest:
 
 
 def series(
-    system: Callable[[Path], System], operations: int, seed: int, *, mix: int, others: Counter[str],
-    only: int | None = None, without: Sequence[str] = (), relocates: bool = False,
+    system: Callable[[Path], System], asked: Series, *, others: Counter[str],
     tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
     """Whole volumes until so many operations are done, or `only` one; each life but a volume's last ends with a kill.
@@ -171,20 +170,20 @@ def series(
     done = 0
     with run_folder() as folder:
         machine = system(folder)
-        for shape in torture.shapes(seed, (*without, *NOT_HERE)):
-            if only not in (None, shape.number):
+        for shape in torture.shapes(asked.seed, (*asked.without, *NOT_HERE)):
+            if asked.only not in (None, shape.number):
                 continue
-            for life in _lives(machine, shape, seed, mix, others, folder, relocates, tell):
+            for life in _lives(machine, shape, asked, others, folder, tell):
                 done += life.operations
                 yield life
-            if done >= operations or only is not None:
+            if done >= asked.operations or asked.only is not None:
                 return
 
 
 def _lives(
-    machine: System, shape: Shape, seed: int, mix: int, others: Counter[str], folder: Path, relocates: bool,
-    tell: Callable[[str], None],
-) -> Iterator[Life]:  # fmt: skip
+    machine: System, shape: Shape, asked: Series, others: Counter[str], folder: Path, tell: Callable[[str], None]
+) -> Iterator[Life]:
+    mix, relocates = asked.mix, asked.relocates
     disk, image = folder / "disk", folder / "copy"
     with disk.open("wb") as file:
         file.truncate(0)
@@ -193,7 +192,7 @@ def _lives(
     before = 0
     for number in range(torture.LIVES):
         tell(f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB)")
-        choose = random.Random(f"{seed} smp {shape} {number}")
+        choose = random.Random(f"{asked.seed} smp {shape} {number}")
         own, policy, last = choose.randrange(1 << 30), choose.choice(POLICIES), number + 1 == torture.LIVES
         script = _SCRIPT.format(
             mix=mix, fsx=FSX_SHARE * mix, turns=torture.turns_of(mix), number=number, seed=own, before=before,
@@ -205,7 +204,7 @@ def _lives(
         began = time.monotonic()
         place = (
             f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB) on {PROCESSORS} "
-            f"processors{', data in order' if relocates else ''}, --seed {seed} --mix {mix} --volume {shape.number}"
+            "processors"
         )
         try:
             booted = machine.guest.boot(
@@ -221,7 +220,8 @@ def _lives(
             subprocess.run(["cp", "--sparse=always", disk, image], check=True)
             torture.assert_clean(image, f"what the end of life {number} left")
         except Failure as failure:
-            raise Failure(f"{place}: {failure}", detail=failure.detail) from None
+            again = f"Again: {asked.again(shape.number)}"
+            raise Failure(f"{place}: {failure} {again}", detail=failure.detail) from None
         before = own
         names = int(booted.one("names").split()[1])
         compared = int(booted.one("compared").split()[1]) if number % 2 else 0

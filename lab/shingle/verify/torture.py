@@ -242,6 +242,30 @@ def total(lives: Sequence[Life], name: str) -> int:
     return sum(life.counts.get(name, 0) for life in lives)
 
 
+@dataclass(frozen=True)
+class Series:
+    """What is asked for. The same again does the same, but for what no seed decides under QEMU."""
+
+    seed: int
+    mix: int
+    operations: int
+    only: int | None = None
+    without: Sequence[str] = ()
+    relocates: bool = False
+    # Of the command: those that choose the kernel.
+    options: Sequence[str] = ()
+
+    def again(self, volume: int) -> str:
+        """The command that runs one volume's lives again."""
+        words = [
+            *self.options,
+            *(["--data-in-order"] if self.relocates else ()),
+            *(["--without", ",".join(self.without)] if self.without else ()),
+            "--seed", str(self.seed), "--mix", str(self.mix), "--volume", str(volume),
+        ]  # fmt: skip
+        return f"./shingle torture {' '.join(words)}"
+
+
 def lacking(lives: Sequence[Life], without: Sequence[str] = ()) -> list[str]:
     """What a series promised and did not do, a sentence each. What a kernel does not count cannot be asked for.
 
@@ -378,24 +402,21 @@ def cut_off(image: Path, start: int, size: int, target: Path) -> Path:
 class Volume:
     """The lives of one volume."""
 
-    def __init__(
-        self, built: build.Built, seed: int, shape: Shape, mix: int, folder: Path, leaks: bool, relocates: bool
-    ) -> None:
+    def __init__(self, built: build.Built, asked: Series, shape: Shape, folder: Path, leaks: bool) -> None:
         self._built = built
-        self._relocates = relocates
-        self._seed = seed
+        self._asked = asked
+        self._relocates, self._mix = asked.relocates, asked.mix
         self.shape = shape
-        self._mix = mix
         self._folder = folder
         self._leaks = leaks
         self._disk = folder / "0.drive"
         self._device = "/dev/loop0" if shape.made.external else job.DEVICE
         self._journal = "/dev/loop1" if shape.made.external else None
         self._statistics = f"/sys/fs/ext4/{self._device.rpartition('/')[2]}/journal_lazy"
-        drive.create(built.crates, drive.find(_DRIVE), self._disk, seed=seed, capacity_bytes=shape.disk_bytes)
+        drive.create(built.crates, drive.find(_DRIVE), self._disk, seed=asked.seed, capacity_bytes=shape.disk_bytes)
 
     def _random(self, number: int) -> random.Random:
-        return random.Random(f"{self._seed} {self.shape} {number}")
+        return random.Random(f"{self._asked.seed} {self.shape} {number}")
 
     def _own_seed(self, number: int) -> int:
         return self._random(number).randrange(1 << 30)
@@ -511,11 +532,8 @@ class Volume:
         except Failure as failure:
             shape = self.shape
             place = f"life {number} of volume {shape.number} ({shape.feature}, a log of {shape.log_mib} MiB)"
-            raise Failure(f"{place}: {failure} {self.replay}", detail=failure.detail) from None
-
-    @property
-    def replay(self) -> str:
-        return f"Again: {replay(self._seed, self._mix, self.shape.number, self._relocates)}"
+            again = f"Again: {self._asked.again(shape.number)}"
+            raise Failure(f"{place}: {failure} {again}", detail=failure.detail) from None
 
     def _live(self, number: int) -> Life:
         began = time.monotonic()
@@ -565,16 +583,16 @@ def _number(pattern: str, text: str) -> int:
 
 
 def series(
-    built: build.Built, operations: int, seed: int, *, mix: int, only: int | None = None, without: Sequence[str] = (),
-    leaks: bool = True, relocates: bool = False, width: int = 2, tell: Callable[[str], None] = lambda text: None,
+    built: build.Built, asked: Series, *, leaks: bool = True, width: int = 2,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Life]:  # fmt: skip
     """Lives until so many operations are done, `width` volumes side by side; or those of `only` one volume."""
-    drawn = shapes(seed, without)
+    drawn = shapes(asked.seed, asked.without)
     done = 0
-    while done < operations:
+    while done < asked.operations:
         chosen = [next(drawn) for _ in range(width)]
-        if only is not None:
-            chosen = [shape for shape in chosen if shape.number == only]
+        if asked.only is not None:
+            chosen = [shape for shape in chosen if shape.number == asked.only]
             if not chosen:
                 continue
         with run_folder() as name:
@@ -582,15 +600,15 @@ def series(
             for shape in chosen:
                 folder = name / str(shape.number)
                 folder.mkdir()
-                volumes.append(Volume(built, seed, shape, mix, folder, leaks, relocates))
+                volumes.append(Volume(built, asked, shape, folder, leaks))
             for number in range(LIVES):
-                tell(f"{done:,} of {operations:,} operations; life {number} of volume {chosen[0].number}")
+                tell(f"{done:,} of {asked.operations:,} operations; life {number} of volume {chosen[0].number}")
                 for life in process.in_parallel([partial(each.live, number) for each in volumes], width=width):
                     done += life.operations
                     yield life
-                if done >= operations and only is None:
+                if done >= asked.operations and asked.only is None:
                     return
-        if only is not None:
+        if asked.only is not None:
             return
 
 
@@ -604,11 +622,6 @@ def described(life: Life) -> str:
         f"{life.policy}: {counts.get('rebuilt', 0):,} blocks taken over, {snapshots}{moved}, "
         f"{life.wraps} wraps, {life.operations:,} operations in {life.seconds:.0f} s"
     )
-
-
-def replay(seed: int, mix: int, volume: int, relocates: bool) -> str:
-    what = " --data-in-order" if relocates else ""
-    return f"./shingle torture{what} --seed {seed} --mix {mix} --volume {volume}"
 
 
 # --- Records ------------------------------------------------------------------
