@@ -44,6 +44,8 @@ CAPACITY_BYTES = 1 << 30
 SEED = 23
 MOVED = "/sys/fs/ext4/shd0/data_relocated_blocks"
 FILES, BLOCKS = 6, 256
+# A disk that takes discards, and FITRIM.
+TRIMS, TRIM = "wd40efax", 0xC0185879
 
 
 def stretches(bench: Bench) -> None:
@@ -69,8 +71,8 @@ def moved(name: str = "moved") -> job.Step:
     return job.read(MOVED) | {"phase": name}
 
 
-def formatted_for(bench: Bench, variant: fs.FileSystem = SMR) -> FormattedDrive:
-    return bench.formatted(variant, capacity_bytes=CAPACITY_BYTES, seed=SEED)
+def formatted_for(bench: Bench, variant: fs.FileSystem = SMR, **more: str) -> FormattedDrive:
+    return bench.formatted(variant, capacity_bytes=CAPACITY_BYTES, seed=SEED, **more)
 
 
 def boot(
@@ -335,8 +337,13 @@ MARKS = "/sys/block/shd0/shingle/mark"
 
 
 def refused(bench: Bench) -> None:
-    """The drive refuses a write of data: what was synced before is there, as it was or newer."""
-    formatted = formatted_for(bench)
+    """The drive refuses a write of data: what was synced before is there, as it was or newer.
+
+    Though what is free is trimmed then, as by fstrim.timer: what the aborted transaction freed is not.
+    """
+    formatted = formatted_for(bench, profile=TRIMS)
+    argument = "struct.pack('QQQ', 0, 2**63, 0)"
+    trim = f"import fcntl, os, struct; fcntl.ioctl(os.open('/mnt', os.O_RDONLY), {TRIM:#x}, {argument})"
     made = boot(bench, bench.mounted(formatted, work("make", FILES, BLOCKS), options=BOTH), formatted.file, save=True)
     ((first, sectors),) = formatted.layout.journal
     # All else is data: journal_lazy keeps metadata in the log.
@@ -346,6 +353,7 @@ def refused(bench: Bench) -> None:
         broken = plan(bench, "".join(rule("failed_write", *part, after=after, times=1) for part in parts))
         steps = [
             job.mount("ext4", f"{BOTH},errors=continue"), work("overwrite", 1, 400, f"{job.OUT}/marks.txt"), moved(),
+            job.run(["/usr/bin/python3", "-c", trim], may_fail=True),
             job.run(["/bin/umount", "/mnt"], may_fail=True), job.save(),
         ]  # fmt: skip
         notes = made.out / "notes.json"
@@ -359,6 +367,16 @@ def refused(bench: Bench) -> None:
 
 def test_a_write_that_fails_loses_nothing_that_was_synced(sanitizing_bench: Bench) -> None:
     refused(sanitizing_bench)
+
+
+def test_without_flushes_blocks_stay(sanitizing_bench: Bench) -> None:
+    """With barrier=0 the record of a commit may be durable before what it maps."""
+    bench, formatted = sanitizing_bench, formatted_for(sanitizing_bench)
+    steps = bench.mounted(
+        formatted, work("make", FILES, BLOCKS), work("overwrite", 1, 60), work("check"), moved(),
+        options=f"{RELOCATE},barrier=0",
+    )  # fmt: skip
+    assert stress.statistics(boot(bench, steps, formatted.file))["moved"] == 0
 
 
 # --- What cannot be read -----------------------------------------------------------------

@@ -87,6 +87,7 @@ GUARDS = (
     Guard("relocate-unsubmitted", partial(cut, seed=2, states=60, provoke="unsubmitted"), HOLDS),
     Guard("relocate-free-at-once", partial(cut, seed=2, states=60), HOLDS),
     Guard("relocate-error-committed", test_data_in_order.refused, HOLDS),
+    Guard("trim-though-aborted", test_data_in_order.refused, HOLDS),
     Guard("relocate-beside-direct", partial(late_direct, verb="late"), HOLDS, quick=True),
     Guard("rewrite-beside-direct", partial(late_direct, verb="again"), "Possible data corruption", quick=True),
     Guard("relocate-fsync-forgets", partial(cut, seed=2, states=60), r"and \d+ was synced"),
