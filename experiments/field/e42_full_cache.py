@@ -101,7 +101,7 @@ Postmark at full size on the whole {DRIVE} (8 TB, a persistent cache of 25 GiB),
 journal_lazy with a journal of 10 GiB, and `{BASELINE}` ext4 with the same journal. A band that is cleaned before the
 drive is idle makes writes wait. At a tenth, and on other disks: [field.md](field.md).
 
-![Seconds until all is synced and of cleaning, for each file system and both hosts](../figures/full-cache.png)
+![Seconds until all is synced and of cleaning, by file system and share of memory for writes](../figures/full-cache.png)
 """
 _HEADINGS = """| file system | Postmark's directories | s until all is synced | s of cleaning | s, both |\
  GiB to the cache | bands cleaned meanwhile | GiB written |

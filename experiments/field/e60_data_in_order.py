@@ -2,7 +2,8 @@
 """What it brings to put data in order, too: a file server, and small synced overwrites.
 
 `ext4-stream` puts new data where the last data went, `ext4-smr` overwritten data as well; both are journal_lazy on a
-log of 10 GiB. The file server is FAST'17's Postmark with the paper's memory (e42), the overwrites are those of e19.
+log of 10 GiB, which mke2fs puts in the middle of the disk. With `-edge` it lies near the outer edge, where `ext4lazy
+convert` puts it. The file server is FAST'17's Postmark with the paper's memory (e42), the overwrites are those of e19.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,12 @@ from shingle.lab import Expectation, Experiment, Record, bars, busy_s, cell, dri
 
 DRIVE = "st8000as0002"
 LAZY, STREAM, SMR = "ext4-lazy", "ext4-stream", "ext4-smr"
+EDGE = f"{SMR}-edge"
 OTHERS = ("f2fs", "nilfs2")
 POSTMARK, OVERWRITE = "Postmark", synced.OVERWRITE
 SHOWN = {
-    POSTMARK: (LAZY, *OTHERS, STREAM, SMR),
-    OVERWRITE: ("ext4-10g", LAZY, *OTHERS, STREAM, SMR),
+    POSTMARK: (LAZY, *OTHERS, STREAM, SMR, EDGE),
+    OVERWRITE: ("ext4-10g", LAZY, *OTHERS, STREAM, SMR, EDGE),
 }
 SCALE = 0.25
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from shingle import paths
 from shingle.build import build
 from shingle.catalogue import command
 from shingle.cli import main
@@ -24,13 +25,14 @@ SCRIPT = "#!/bin/sh\nexit 0\n"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with what wrong uses need; nothing may be built."""
+def here(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with what wrong uses need; nothing may be built, and runs of others are elsewhere."""
 
     def built(*_: object, **__: object) -> None:
         raise AssertionError("something was built")
 
     monkeypatch.setattr(build, "everything", built)
+    monkeypatch.setattr(paths, "MEMORY", tmp_path_factory.mktemp("memory"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("UNSET", raising=False)
     (tmp_path / "mine.sh").write_text(SCRIPT)

@@ -625,6 +625,7 @@ GUARDS = (
     ),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
+    Guard("H28", "mapped-though-aborted", second_fsync, "synced"),
     Guard(
         "H29",
         "commit-ahead-of-data",

@@ -210,7 +210,7 @@ def test_a_read_only_device_is_refused(volume: Path, drained: bool) -> None:
         stock("mount", "-t", "ext4", "-o", "ro", device, place, accept=(0,) if drained else (32,))
         if drained:
             stock("umount", place)
-    assert "`mount` of a read-only device" in GUIDE
+    assert "`mount -t ext4` of a read-only device" in GUIDE
 
 
 @pytest.mark.parametrize("mib", [64, 2048])

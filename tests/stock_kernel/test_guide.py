@@ -80,7 +80,8 @@ SECTIONS = {
     ),
     "A disk that must not be written": Section(
         f"{UNMOUNTED}; blockdev --setro /dev/vda",
-        f"{FILE}; umount /data; dmsetup remove copy; losetup --detach $loop; blockdev --setrw /dev/vda",
+        f"{FILE}; umount /data; dmsetup remove copy; losetup --detach $loop;"
+        f" mount -t ext4lazy -o ro /dev/vda /data; {FILE}; umount /data; blockdev --setrw /dev/vda",
     ),
     "Go back": Section(READY, "e2fsck -fn /dev/vda"),
 }
