@@ -194,3 +194,17 @@ def test_the_quick_check_needs_no_kernel_and_reaches_most_units() -> None:
 def test_the_page_of_commands_has_each_command() -> None:
     page = (ROOT / "docs/reference/commands.md").read_text()
     assert [name for name in main.cli.commands if f"`./shingle {name}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names", "options"),
+    [
+        (["determinism", "-x"], ["determinism"], ["-x"]),
+        (["-k", "fsck", "tests/kernel/test_scrub.py"], ["tests/kernel/test_scrub.py"], ["-k", "fsck"]),
+        (["-k", "tests/kernel"], [], ["-k", "tests/kernel"]),
+    ],
+)
+def test_a_test_file_counts_on_either_side_of_the_dash(
+    arguments: list[str], names: list[str], options: list[str]
+) -> None:
+    assert suite.split(arguments, suite.test_files()) == (names, options)

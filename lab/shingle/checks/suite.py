@@ -38,6 +38,17 @@ def test_files() -> list[Path]:
     return files + [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path not in files]
 
 
+def split(arguments: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """The names of test files, and what is pytest's: all from the first dash on, but for whole paths of test files.
+
+    To pytest a path would be one more file, beside all that `./shingle test` runs.
+    """
+    first = next((index for index, each in enumerate(arguments) if each.startswith("-")), len(arguments))
+    known = {str(path.relative_to(ROOT)) for path in files}
+    names = [*arguments[:first], *(each for each in arguments[first:] if each in known)]
+    return names, [each for each in arguments[first:] if each not in known]
+
+
 def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
     """The test files whose path below the clone contains one of these names."""
     if not names:
@@ -83,9 +94,7 @@ def main(
 
     Without a choice of the caller's, two files at a time: most tests wait for one machine, which has one processor.
     """
-    # From the first dash on, everything is pytest's.
-    first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
-    wanted, options = names[:first], names[first:]
+    wanted, options = split(names, test_files())
     files = select(wanted or [PARTS[part] for part in parts], test_files())
     with Terminal(Console(stderr=True, highlight=False)) as progress:
         for flavour in flavours_for(files):
