@@ -202,6 +202,7 @@ def test_the_page_of_commands_has_each_command() -> None:
         (["determinism", "-x"], ["determinism"], ["-x"]),
         (["-k", "fsck", "tests/kernel/test_scrub.py"], ["tests/kernel/test_scrub.py"], ["-k", "fsck"]),
         (["-k", "tests/kernel"], [], ["-k", "tests/kernel"]),
+        (["--ignore", "tests/kernel/test_scrub.py"], [], ["--ignore", "tests/kernel/test_scrub.py"]),
     ],
 )
 def test_a_test_file_counts_on_either_side_of_the_dash(

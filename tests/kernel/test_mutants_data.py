@@ -41,7 +41,7 @@ def late_direct(bench: Bench, verb: str) -> None:
 
 
 def cut(bench: Bench, states: int, provoke: str = "nothing") -> None:
-    """With one seed a mutant may come through: which threads meet depends on the host's Python, too."""
+    """With one seed a mutant may come through, as two did once the program that they run had changed."""
     for seed in CUT_SEEDS:
         record = Bench(bench.folder / str(seed), bench.variant)
         record.folder.mkdir()

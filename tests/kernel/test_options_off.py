@@ -19,8 +19,8 @@ from shingle.runs.run import Keep, Run
 pytestmark = [pytest.mark.machine, pytest.mark.long]
 
 SEED, CAPACITY_BYTES = 7, 64 << 30
-# No page is reclaimed: when that happens depends on the size of objects in memory, which the patches change. With 512
-# MiB the file server's requests come 0.1 ms sooner from some place on, and then not all are merged alike.
+# With 512 MiB the file server's requests come 0.1 ms sooner from some place on, and then not all are merged alike: most
+# likely because the patches change the size of objects, and with it when pages are reclaimed.
 MEMORY_MIB = 2048
 # Of kernel/patches: those that bring the two options.
 IN_ORDER = ("0011", "0012", "0013")

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -38,6 +39,10 @@ def test_files() -> list[Path]:
     return files + [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path not in files]
 
 
+# pytest's options that are followed by a file.
+_OF_A_FILE = ("--ignore", "--deselect")
+
+
 def split(arguments: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[str]]:
     """The names of test files, and what is pytest's: all from the first dash on, but for whole paths of test files.
 
@@ -45,8 +50,10 @@ def split(arguments: Sequence[str], files: Sequence[Path]) -> tuple[list[str], l
     """
     first = next((index for index, each in enumerate(arguments) if each.startswith("-")), len(arguments))
     known = {str(path.relative_to(ROOT)) for path in files}
-    names = [*arguments[:first], *(each for each in arguments[first:] if each in known)]
-    return names, [each for each in arguments[first:] if each not in known]
+    names, options = list(arguments[:first]), list[str]()
+    for before, each in pairwise(("", *arguments[first:])):
+        (names if each in known and before not in _OF_A_FILE else options).append(each)
+    return names, options
 
 
 def select(names: Sequence[str], files: Sequence[Path]) -> list[Path]:
