@@ -15,8 +15,8 @@ DRIVE = "wd5000ys"
 STOCK, OFF, ON = "ext4-10g", "ext4-lazy", "ext4-smr"
 EDGE = "-edge"
 FIGURE_7 = (*workload.DIRECTORIES, *workload.FILES)
-# Its time differs from seed to seed by more than 1 %.
-SPREAD = "RemoveFiles"
+# Their times differ from seed to seed by more than 1 %; the mean of five is in the text.
+SPREAD = ("FindFiles", "RemoveFiles")
 SCALE = 0.1
 MOST, MOST_SPREAD = 1.01, 1.03
 
@@ -47,12 +47,12 @@ def deviation(seeds: Sequence[Sequence[Record]], phase: str, place: str = "") ->
 
 
 def no_longer(records: Sequence[Record], phases: Sequence[str], place: str = "") -> bool:
-    return all(ratio(records, each, place) <= (MOST_SPREAD if place and each == SPREAD else MOST) for each in phases)
+    return all(ratio(records, each, place) <= (MOST_SPREAD if place and each in SPREAD else MOST) for each in phases)
 
 
 EXPERIMENT = Experiment(
     name="e62-not-needed",
-    claim="on a conventional disk, no phase of directories and files takes more than 3 % longer with data in order",
+    claim="on a conventional disk, no phase of directories and files takes more than 1 % longer with data in order",
     runs=runs,
     phases=(*FIGURE_7, workload.UNMOUNT),
     scale=SCALE,
@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
             lambda records: no_longer(records, FIGURE_7),
         ),
         Expectation(
-            f"nor with the log near the edge, but {SPREAD}, by at most 3 %",
+            f"nor with the log near the edge, but {' and '.join(SPREAD)} of one seed, by at most 3 %",
             lambda records: no_longer(records, FIGURE_7, EDGE),
         ),
         Expectation(

@@ -53,6 +53,24 @@ def test_a_commit_that_begins_or_ends_is_not_ours_below_a_function_of_ours(after
         assert others.total() == 1
 
 
+@pytest.mark.parametrize(
+    ("reader", "ours"), [("ext4_mb_good_group", False), ("ext4_mb_scan_group", False), ("ext4_stream_next", True)]
+)
+def test_a_group_s_counters_are_ours_only_if_we_read_them(reader: str, ours: bool) -> None:
+    report = said("mb_mark_used", reader).replace(
+        " mb_mark_used+",
+        " mb_mark_used+0x1/0x2\n[   12.1]  ext4_stream_take+0x1/0x2\n[   12.1]  ext4_mb_new_blocks+",
+        1,
+    )
+    others = Counter[str]()
+    if ours:
+        with pytest.raises(Failure, match="mb_mark_used"):
+            races.without_others(report, others)
+    else:
+        races.without_others(report, others)
+        assert others.total() == 1
+
+
 def test_a_race_of_stock_s_is_left_out_and_counted_and_the_rest_stays() -> None:
     others = Counter[str]()
     text = said("jbd2_journal_revoke", "jbd2_journal_commit_transaction")

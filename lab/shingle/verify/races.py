@@ -27,6 +27,11 @@ _HEAD = re.compile(r"BUG: KCSAN: (?:data-race|assert: race) in (.+)$")
 # JBD2_FULL_COMMIT_ONGOING of journal->j_flags: a commit changes it, and every handle reads j_flags without a lock
 # (is_handle_aborted()), whoever calls.
 _FULL_COMMIT_ONGOING = 0x200
+# mballoc's search reads a group's counters without the group's lock, and asks again under it (ext4_mb_scan_group(),
+# into which gcc puts ext4_mb_good_group_nolock(), and ext4_mb_find_by_goal()). Others change them under it, whoever
+# calls.
+_GROUP_SEARCH = frozenset({"ext4_mb_good_group", "ext4_mb_scan_group", "ext4_mb_find_by_goal"})
+_GROUP_CHANGES = frozenset({"mb_mark_used", "mb_free_blocks", "mb_set_largest_free_order"})
 _CHANGED = re.compile(r"^value changed: (0x[0-9a-f]+) -> (0x[0-9a-f]+)$")
 _FRAME = re.compile(r"^ ([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
@@ -46,6 +51,8 @@ class Race:
     def ours(self) -> bool:
         changes = [int(found[1], 16) ^ int(found[2], 16) for found in map(_CHANGED.match, self.lines) if found]
         if "jbd2_journal_commit_transaction" in self.functions and changes == [_FULL_COMMIT_ONGOING]:
+            return False
+        if self.functions & _GROUP_SEARCH and self.functions & _GROUP_CHANGES:
             return False
         stacks = {_CLONE.sub("", frame[1]) for frame in map(_FRAME.match, self.lines) if frame}
         return bool((self.functions | stacks) & our_functions())
