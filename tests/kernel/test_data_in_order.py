@@ -379,6 +379,108 @@ def test_without_flushes_blocks_stay(sanitizing_bench: Bench) -> None:
     assert stress.statistics(boot(bench, steps, formatted.file))["moved"] == 0
 
 
+# --- What could not be written ---------------------------------------------------------
+
+# Overwrites a file, which fails, and reads it as soon as nothing keeps its pages any more.
+UNWRITTEN = """
+import os
+new, blocks = b'new.' * 1024, 64
+file = os.open('/mnt/file', os.O_RDWR)
+os.pwrite(file, new * blocks, 0)
+try:
+    os.fsync(file)
+    print('synced')
+except OSError:
+    print('refused')
+open('/proc/sys/vm/drop_caches', 'w').write('3')
+for place in range(blocks):
+    try:
+        print('new' if os.pread(file, len(new), place * len(new)) == new else 'other')
+    except OSError:
+        print('unreadable')
+"""
+WRITE_ONE = "import os; file = os.open('/mnt/file', os.O_RDWR | os.O_CREAT); os.pwrite(file, b'old.' * 65536, 0)"
+
+
+def python(text: str, name: str = "python") -> job.Step:
+    return job.run(["/usr/bin/python3", "-I", "-c", text], stdout=f"{name}.txt")
+
+
+def unwritten(bench: Bench) -> None:
+    """A drive that refuses one write: the new place in memory holds what somebody else has deleted, and nobody reads it."""
+    formatted = formatted_for(bench)
+    made = boot(bench, bench.mounted(formatted, python(WRITE_ONE), options=BOTH), formatted.file, save=True)
+    ((first, sectors),) = formatted.layout.journal
+    parts = ((64, first // 8 - 64), ((first + sectors) // 8, (CAPACITY_BYTES >> 12) - (first + sectors) // 8))
+    steps = [
+        # A new time of access would need a handle, and that sees the abort first.
+        job.mount("ext4", f"{BOTH},errors=continue,noatime"), python(UNWRITTEN), moved(),
+        job.run(["/bin/umount", "/mnt"], may_fail=True),
+    ]  # fmt: skip
+    broken = plan(bench, "".join(rule("failed_write", *part, after=0, times=1) for part in parts))
+    booted = boot(bench, steps, made.saved_drive, faults=broken, expected=tuple(Trouble))
+    said = Counter(booted.text("python.txt").split())
+    assert stress.statistics(booted)["moved"] > 0
+    assert said["refused"] == 1 and said["new"] + said["unreadable"] == 64, f"read: {said}"
+
+
+def test_what_could_not_be_written_is_never_read_as_something_else(sanitizing_bench: Bench) -> None:
+    unwritten(sanitizing_bench)
+
+
+# --- Who knows a place, and flushes that go away ----------------------------------------
+
+# FIBMAP is what md asks of a file for its bitmap, where it then writes by itself.
+FIBMAP = """
+import fcntl, os, struct
+file = os.open('/mnt/file', os.O_RDWR)
+place = lambda: struct.unpack('i', fcntl.ioctl(file, 1, struct.pack('i', 0)))[0]
+known = place()
+for turn in range(3):
+    os.pwrite(file, b'new.' * 1024, 0)
+    os.fsync(file)
+print('stays' if place() == known else 'has moved')
+"""
+
+
+def known(bench: Bench) -> None:
+    formatted = formatted_for(bench)
+    steps = bench.mounted(formatted, python(WRITE_ONE), job.sync(), python(FIBMAP, "fibmap"), options=BOTH)
+    assert boot(bench, steps, formatted.file).text("fibmap.txt").split("\n")[0] == "stays"
+
+
+def test_a_block_stays_whose_place_somebody_was_told(sanitizing_bench: Bench) -> None:
+    known(sanitizing_bench)
+
+
+# Overwrites, waits for the data, and switches flushes off ahead of the commit.
+UNFLUSHED = """
+import ctypes, glob, os, subprocess
+file = os.open('/mnt/file', os.O_RDWR)
+os.pwrite(file, b'new.' * 65536, 0)
+assert ctypes.CDLL(None).sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), 7) == 0
+commits = lambda: int(open(glob.glob('/proc/fs/jbd2/*/info')[0]).read().split()[0])
+before = commits()
+subprocess.run(['/bin/mount', '-o', 'remount,barrier=0', '/mnt'], check=True)
+print(commits() - before, 'commits')
+"""
+
+
+def unflushed(bench: Bench) -> None:
+    """Without flushes the record of a commit may be durable ahead of what it maps: that is committed before."""
+    formatted = formatted_for(bench)
+    steps = bench.mounted(
+        formatted, python(WRITE_ONE), job.sync(), python(UNFLUSHED, "unflushed"), moved(), options=RELOCATE
+    )
+    booted = boot(bench, steps, formatted.file)
+    assert stress.statistics(booted)["moved"] > 0
+    assert booted.text("unflushed.txt").split("\n")[0] == "1 commits"
+
+
+def test_what_moved_is_committed_before_flushes_end(sanitizing_bench: Bench) -> None:
+    unflushed(sanitizing_bench)
+
+
 # --- What cannot be read -----------------------------------------------------------------
 
 
