@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Whether experiments at a tenth still give the same records, under whichever keys (results/tenth.jsonl).
 
-Records at the paper's size are costly. If nothing but the keys of kernel, drive and guest is new in what the same
-experiments record at a tenth, a change has most likely moved no number. The file holds no records but a digest of each
+Records are costly. If nothing but the keys of kernel, drive and guest is new in what the same experiments record at a
+tenth of their scale, a change has most likely moved no number. The file holds no records but a digest of each
 phase, and all keys under which these were seen.
 """
 
@@ -41,8 +41,8 @@ class Seen:
 
 
 def scale_of(chosen: Experiment) -> float:
-    """A tenth, or the experiment's own scale if that is less."""
-    return min(SCALE, chosen.scale)
+    """A tenth of what is recorded, at whichever scale that is."""
+    return SCALE * chosen.scale
 
 
 def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
@@ -75,10 +75,8 @@ def read(path: Path = FILE) -> list[Seen]:
 
 
 def differing(before: Seen, now: Seen) -> list[str]:
-    """The phases that are not the same in both."""
-    return sorted(
-        name for name in before.phases.keys() | now.phases.keys() if before.phases.get(name) != now.phases.get(name)
-    )
+    """The phases that are not the same any more; those of a cell that is new say nothing."""
+    return sorted(name for name, phase in before.phases.items() if now.phases.get(name) != phase)
 
 
 def largest(before: Seen, now: Seen) -> tuple[float, str]:
@@ -102,7 +100,8 @@ def added(known: Sequence[Seen], now: Seen) -> list[Seen]:
     if before is None or differing(before, now):
         return [*known, now]
     more = tuple(each for each in now.keys if each not in before.keys)
-    return [replace(each, keys=(*each.keys, *more)) if each is before else each for each in known]
+    with_more = replace(before, phases={**before.phases, **now.phases}, keys=(*before.keys, *more))
+    return [with_more if each is before else each for each in known]
 
 
 def write(lines: Iterable[Seen], path: Path = FILE) -> None:
