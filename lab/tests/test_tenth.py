@@ -49,6 +49,13 @@ def test_a_phase_that_is_gone_is_a_difference() -> None:
     assert len(tenth.differing(tenth.seen(E16, RECORDS), tenth.seen(E16, RECORDS[:-1]))) == 1
 
 
+def test_a_phase_that_is_new_is_none_and_is_kept() -> None:
+    before, now = tenth.seen(E16, RECORDS[:-1]), tenth.seen(E16, with_keys(kernel="other"))
+    assert tenth.differing(before, now) == []
+    (line,) = tenth.added([before], now)
+    assert line.phases == now.phases and len(line.keys) == 2
+
+
 def test_the_command_compares_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "tenth.jsonl"
     monkeypatch.setattr(tenth.read, "__defaults__", (kept,))

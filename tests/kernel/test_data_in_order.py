@@ -407,7 +407,7 @@ def python(text: str, name: str = "python") -> job.Step:
 
 
 def unwritten(bench: Bench) -> None:
-    """A drive that refuses one write: the new place in memory holds what somebody else has deleted, and nobody reads it."""
+    """A drive refuses one write: the new place in memory holds what somebody else has deleted, and nobody reads it."""
     formatted = formatted_for(bench)
     made = boot(bench, bench.mounted(formatted, python(WRITE_ONE), options=BOTH), formatted.file, save=True)
     ((first, sectors),) = formatted.layout.journal
