@@ -45,6 +45,11 @@ def test_any_other_field_is_a_difference(field: str) -> None:
     assert tenth.added([before], now) == [before, now]
 
 
+@pytest.mark.parametrize(("number", "scale"), [("e14", 0.1), ("e40", 0.01)])
+def test_a_tenth_is_of_what_is_recorded(number: str, scale: float) -> None:
+    assert tenth.scale_of(experiment.find(number)) == pytest.approx(scale)
+
+
 def test_a_phase_that_is_gone_is_a_difference() -> None:
     assert len(tenth.differing(tenth.seen(E16, RECORDS), tenth.seen(E16, RECORDS[:-1]))) == 1
 

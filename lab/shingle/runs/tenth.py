@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shingle.paths import ROOT
-from shingle.runs.experiment import Experiment
+from shingle.runs.experiment import Experiment, records_of
 from shingle.runs.record import Record
 
 FILE = ROOT / "results/tenth.jsonl"
@@ -41,8 +41,9 @@ class Seen:
 
 
 def scale_of(chosen: Experiment) -> float:
-    """A tenth of what is recorded, at whichever scale that is."""
-    return SCALE * chosen.scale
+    """A tenth of the largest scale that is recorded; without records, of the experiment's own."""
+    recorded = [float(each["scale"]) for each in records_of(chosen)]
+    return SCALE * max(recorded, default=chosen.scale)
 
 
 def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
