@@ -53,7 +53,9 @@ def seen(chosen: Experiment, records: Sequence[Record]) -> Seen:
         name = "/".join((each["drive"], each["file_system"], each["workload"], each["phase"]))
         alike = sum(other == name or other.startswith(f"{name}#") for other in phases)
         phases[f"{name}#{alike + 1}" if alike else name] = [digest(each), *(each[measure] for measure in _MEASURES)]
-    return Seen(chosen.name, phases, (keys_of(records[0]),))
+    # An ablation has a kernel of its own.
+    keys = {tuple(found.items()): found for found in map(keys_of, records)}
+    return Seen(chosen.name, phases, tuple(keys.values()))
 
 
 def digest(each: Record) -> str:
