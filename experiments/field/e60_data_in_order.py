@@ -87,6 +87,6 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    numbers={"fsync_ms": fsync_ms},
+    numbers={"fsync_ms": fsync_ms, "until_quiet_s": until_quiet_s},
     draw=draw,
 )

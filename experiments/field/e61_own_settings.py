@@ -69,6 +69,11 @@ def phase_times(records: Sequence[Record], disk: str, name: str) -> float:
     return float(busy_s(cell(records, PLAIN + BOTH, name, disk)) / busy_s(cell(records, PLAIN, name, disk)))
 
 
+def small_things_s(records: Sequence[Record], file_system: str, disk: str = DRIVES[0]) -> float:
+    """All phases with directories and small files, with their cleaning."""
+    return sum(float(busy_s(cell(records, file_system, name, disk))) for names in PHASES for name in names)
+
+
 def draw(records: Sequence[Record], stem: Path) -> None:
     panels = []
     for disk in DRIVES:
@@ -98,6 +103,11 @@ EXPERIMENT = Experiment(
             lambda records: all(gain(records, BOTH, disk, PLAIN, old) >= 10 for disk in DRIVES for old in ("", AGED)),
         ),
     ),
-    numbers={"gain": gain, "phase_times": phase_times},
+    numbers={
+        "gain": gain,
+        "phase_times": phase_times,
+        "until_quiet_s": until_quiet_s,
+        "small_things_s": small_things_s,
+    },
     draw=draw,
 )
