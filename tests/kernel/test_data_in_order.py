@@ -313,6 +313,36 @@ def test_whoever_is_at_the_limit_of_the_quota_can_overwrite(sanitizing_bench: Be
     assert_kept(sanitizing_bench, booted)
 
 
+# A program that runs is written again, as by its owner, who may only read it; a stranger may not.
+REWRITTEN = """
+import fcntl, os, shutil, struct, subprocess
+shutil.copy('/bin/sleep', '/mnt/program')
+os.sync()
+size = os.stat('/mnt/program').st_size
+ask = lambda: fcntl.ioctl(os.open('/mnt/program', os.O_RDONLY), 0x4010662F, struct.pack('QQ', 0, size))
+running = subprocess.Popen(['/mnt/program', '60'])
+ask()
+assert subprocess.run(['/mnt/program', '0']).returncode == 0
+os.sync()
+running.kill()
+running.wait()
+os.setuid(65534)
+try:
+    ask()
+except PermissionError:
+    print('refused')
+"""
+
+
+def test_a_program_that_runs_can_be_written_again(sanitizing_bench: Bench) -> None:
+    steps = sanitizing_bench.mounted(
+        formatted_for(sanitizing_bench), python(REWRITTEN, "rewritten"), moved(), options=RELOCATE
+    )
+    booted = boot(sanitizing_bench, steps, formatted_for(sanitizing_bench).file)
+    assert booted.text("rewritten.txt").split("\n")[0] == "refused"
+    assert stress.statistics(booted)["moved"] > 0
+
+
 # --- What may be on the disk after a failure ------------------------------------------
 
 
@@ -459,6 +489,24 @@ def known(bench: Bench) -> None:
 
 def test_a_block_stays_whose_place_somebody_was_told(sanitizing_bench: Bench) -> None:
     known(sanitizing_bench)
+
+
+def known_before(bench: Bench) -> None:
+    """Somebody was told before blocks could move at all."""
+    formatted = formatted_for(bench)
+    remount = "import subprocess; subprocess.run(['/bin/mount', '-o', 'remount,data_relocate', '/mnt'], check=True)"
+    text = FIBMAP.replace("for turn", f"{remount}\nfor turn")
+    steps = bench.mounted(
+        formatted, python(WRITE_ONE), job.sync(), python(text, "fibmap"), work("make", FILES, BLOCKS),
+        work("overwrite", 1, 10), moved(),
+    )  # fmt: skip
+    booted = boot(bench, steps, formatted.file)
+    assert stress.statistics(booted)["moved"] > 0
+    assert booted.text("fibmap.txt").split("\n")[0] == "stays"
+
+
+def test_a_block_stays_whose_place_somebody_was_told_before_a_remount(sanitizing_bench: Bench) -> None:
+    known_before(sanitizing_bench)
 
 
 # Overwrites, waits for the data, and switches flushes off ahead of the commit.

@@ -441,6 +441,21 @@ def test_a_checkpoint_makes_it_stock_again(bench: Bench, flags: int) -> None:
     assert_found_again(bench, volume, ran)
 
 
+def erased_before_a_commit(bench: Bench) -> None:
+    """The block that the first commit of a kept log writes ahead of all is erased with the log."""
+    steps = [
+        *kept_log(PLAIN),
+        *PLAIN.mounted(ioctl(CHECKPOINT, "struct.pack('I', 2)"), work("files", 2), *listed("written")),
+        *PLAIN.mounted(*listed("kept")),
+    ]
+    ran = PLAIN.boot(bench, steps, bench.empty(capacity_bytes=CAPACITY_BYTES))
+    assert_same(listing(ran, "written"), listing(ran, "kept"), "the next lazy mount")
+
+
+def test_a_kept_log_can_be_erased_before_anything_is_committed(bench: Bench) -> None:
+    erased_before_a_commit(bench)
+
+
 def paths_only(tree: dict[str, object]) -> dict[str, object]:
     return {"paths": tree["paths"]}
 

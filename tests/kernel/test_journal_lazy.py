@@ -86,6 +86,7 @@ REFUSED = {
     "usrquota,grpquota": ("^quota", "usrquota, grpquota"),
     "grpquota": ("^quota", "use the quota feature"),
     "": ("fast_commit", "fast commit"),
+    "nojournal_checksum": ("", "nojournal_checksum"),
     "norecovery": ("^has_journal", "mounted w/o journal"),
     "noatime": ("^metadata_csum", "v3 checksums"),
 }

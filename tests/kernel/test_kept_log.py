@@ -2,6 +2,7 @@
 """The log outlives the mount: what journal_lazy leaves, who can read it, and what the next mount makes of it."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -274,6 +275,24 @@ def test_a_block_that_looks_like_the_journal_comes_back_whole(bench: Bench) -> N
     stress.assert_no_complaint(lazy)
     bench.boot(mounted(read, options=""), drive=lazy.saved_drive)
     bench.assert_clean(lazy.saved_drive, recover=True)
+
+
+def orphan_flags(bench: Bench) -> None:
+    """Behind a replay e2fsck looks into the orphan file, though nobody has opened a file since the mount."""
+    change = [job.run(["/bin/mkdir", "/mnt/new"]), job.sync(), job.save()]
+    kept_log = [*made("-O", "orphan_file", "-J", "size=16"), *mounted(job.run(["/usr/bin/touch", "/mnt/file"]))]
+    remounted = [job.run(["/bin/mount", "-o", "remount,rw", "/mnt"]), *change]
+    for steps in (mounted(*change), mounted(*remounted, options=f"ro,{LAZY}")):
+        cut = bench.boot([*kept_log, *steps], drive=bench.empty(capacity_bytes=2 << 30), save=True)
+        image = bench.exported(cut.saved_drive)
+        # e2fsck would clear the flag at once.
+        for command in (["/sbin/debugfs", "-w", "-R", "journal_run", image], ["/sbin/dumpe2fs", "-h", image]):
+            said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert "orphan_present" in said.stdout, "the flag is lost"
+
+
+def test_a_replay_keeps_the_flag_of_the_orphan_file(bench: Bench) -> None:
+    orphan_flags(bench)
 
 
 def test_a_volume_that_grew_online_comes_back_from_a_crash(bench: Bench) -> None:

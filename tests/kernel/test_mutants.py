@@ -591,6 +591,13 @@ GUARDS = (
     Guard("H17", "home-has-32-bits", high_homes, OTHER_TREE),
     Guard("H18", "trust-outlives-mount", outlived, OTHER_TREE, quick=True),
     Guard("H20", "no-drain", test_kept_log.test_draining_leaves_plain_ext4, r"umount.*BUG|e2fsck"),
+    Guard(
+        "H20",
+        "tombstone-though-erased",
+        test_features.erased_before_a_commit,
+        r"panick|kernel bug|buffer.c",
+        quick=True,
+    ),
     Guard("H21", "tids-do-not-wrap", wrapping_tids, OTHER_TREE + r"|WARNING: .*/lazy_mount\.c"),
     Guard("H21", "head-does-not-wrap", full_log, r"panick|kernel bug|jmap"),
     Guard("H23", "older-error-record", forgotten_error, "'clean' == 'clean with errors'", quick=True),
@@ -609,6 +616,7 @@ GUARDS = (
         test_read_only.test_a_remount_to_read_only_drains_if_told_to,
         r"assert \(\d+ > 100",
     ),
+    Guard("H26", "orphan-flag-at-home", test_kept_log.orphan_flags, "the flag is lost"),
     Guard("H26", "kept-without-flag", orphan_without_a_log, "needs_recovery flag is clear, but journal has data"),
     Guard(
         "H27",

@@ -40,6 +40,9 @@ static const char *ext4_lazy_refusal(struct super_block *sb, unsigned int opt,
 		return "journal_async_commit";
 	if (!(opt & EXT4_MOUNT_BARRIER))
 		return "barrier=0";
+	/* It would change the log's format, in memory, while the log is kept. */
+	if (ext4_has_metadata_csum(sb) && !(opt & EXT4_MOUNT_JOURNAL_CHECKSUM))
+		return "nojournal_checksum";
 	/* Quota files that are visible are read as files, past the map. */
 	if ((opt & EXT4_MOUNT_QUOTA) && !ext4_has_feature_quota(sb))
 		return "usrquota, grpquota, usrjquota= or grpjquota= (use the quota feature)";
@@ -380,6 +383,32 @@ void ext4_lazy_log_super(struct super_block *sb)
 	jbd2_lazy_closing(sbi->s_journal);
 	schedule_work(&sbi->s_sb_upd_work);
 	flush_work(&sbi->s_sb_upd_work);
+}
+
+/**
+ * ext4_lazy_log_orphan_file() - let a replay keep the flag of the orphan file
+ * @sb: the file system, about to be writable
+ *
+ * ext4_setup_super() sets the flag at home only.  A replay brings back the copy
+ * in the log, which an unmount has left without it, and e2fsck then leaves out
+ * the orphan file: a truncation that a power cut has interrupted is undone.
+ */
+void ext4_lazy_log_orphan_file(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+	handle_t *handle;
+
+	if (!ext4_has_feature_orphan_file(sb) || !test_opt2(sb, JOURNAL_LAZY) ||
+	    !jbd2_lazy(sbi->s_journal))
+		return;
+	/* An error aborts the journal.  For ext4 it may be read-only yet. */
+	handle = jbd2_journal_start(sbi->s_journal, 1);
+	if (IS_ERR(handle))
+		return;
+	if (!ext4_journal_get_write_access(handle, sb, sbi->s_sbh,
+					   EXT4_JTR_NONE))
+		ext4_handle_dirty_metadata(handle, NULL, sbi->s_sbh);
+	jbd2_journal_stop(handle);
 }
 
 /*

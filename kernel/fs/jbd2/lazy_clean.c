@@ -203,8 +203,9 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			brelse(bh);
 		}
 		cond_resched();
-		/* A freeze waits for clean_mutex. */
-		if (READ_ONCE(lazy->clean_paused) || kthread_should_stop())
+		/* A freeze waits for clean_mutex, and a suspend for us. */
+		if (READ_ONCE(lazy->clean_paused) || kthread_should_stop() ||
+		    freezing(current))
 			break;
 	}
 	atomic64_add(home, &lazy->swept);

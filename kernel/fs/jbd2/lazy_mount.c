@@ -301,6 +301,12 @@ void __jbd2_lazy_commit_begin(journal_t *journal)
 
 	if (!bh || is_journal_aborted(journal))
 		return;
+	/*
+	 * Nothing is left for it to cover if the log was emptied meanwhile, and
+	 * jbd2_journal_flush() may have erased the block below the buffer.
+	 */
+	if (tid_gt(journal->j_tail_sequence, lazy->scan_tid))
+		goto out;
 	lock_buffer(bh);
 	lazy_fill_tombstone(lazy);
 	clear_buffer_dirty(bh);
@@ -315,6 +321,7 @@ void __jbd2_lazy_commit_begin(journal_t *journal)
 		       journal->j_devname);
 		jbd2_journal_abort(journal, -EIO);
 	}
+out:
 	brelse(bh);
 	lazy->tombstone = NULL;
 }
