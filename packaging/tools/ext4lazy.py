@@ -263,6 +263,28 @@ def parse_journal_super(data: bytes) -> JournalSuper:
     return JournalSuper(block_size, blocks, first, sequence, start, error, v3, marked, known, end)
 
 
+MOUNT_IT = "copy the whole device, then mount it as ext4lazy, run ext4lazy check DIRECTORY, and drain it mounted"
+LOST = "files may be lost, so compare them with a backup"
+
+
+def need_transactions(path: Path, journal: JournalSuper, reached: int, does: str, advice: str) -> None:
+    """Stock recovery takes a damaged block for the end of the log; the marker names a transaction that was durable."""
+    if journal.marked and 0 < (journal.known - reached) & 0xFFFFFFFF < 1 << 31:
+        raise Failure(
+            f"{path}: e2fsck {does} its log up to transaction {reached}: expected {journal.known},"
+            f" which was committed; {advice}."
+        )
+
+
+def need_replayed(path: Path, before: JournalSuper | None, volume: Volume, advice: str = LOST) -> None:
+    """e2fsck writes the next transaction but one behind the last that it replayed; after an error the old one stays."""
+    if before is None or not volume.has_journal or volume.external_journal is not None:
+        return
+    after = volume.journal_super().sequence
+    reached = (after - (1 if after == before.sequence else 2)) & 0xFFFFFFFF
+    need_transactions(path, before, reached, "replayed", advice)
+
+
 @dataclass(frozen=True)
 class Volume:
     """An ext4 volume on a block device or in an image file, by what dumpe2fs says of it."""
@@ -323,21 +345,26 @@ class Volume:
             file.seek(block * self.block_size)
             return parse_journal_super(file.read(1024))
 
-    def need_readable_log(self, advice: str) -> None:
-        """e2fsck -p puts an empty journal in the place of one that it cannot read, and says that all is well."""
+    def need_readable_log(self, advice: str) -> JournalSuper | None:
+        """e2fsck -p puts an empty journal in the place of one that it cannot read, and says that all is well.
+
+        The journal superblock as it is before the replay, if there will be one.
+        """
         if "needs_recovery" not in self.features:
-            return
+            return None
         try:
             self.journal_place()
         except Failure:
-            return  # e2fsck has a copy of the journal's inode
+            return None  # e2fsck has a copy of the journal's inode
         try:
-            self.journal_super()
+            journal = self.journal_super()
         except Failure as failure:
             raise Failure(
                 f"{self.path} has a log, and {str(failure).rstrip('.')}: to go on loses all that is in the log alone;"
                 f" copy the whole device, then {advice}."
             ) from None
+        need_transactions(self.path, journal, end_of_log(self, journal), "would replay", MOUNT_IT)
+        return journal
 
     def journal_runs(self) -> list[tuple[int, int, int]]:
         """Of the journal's inode: the first and last block of each run, and where it begins on the volume."""
@@ -893,7 +920,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
             volume.need_journal()
             # Half of a conversion is no matter for e2fsck -f and a yes to all it asks.
             forget = f"debugfs -w -c -R 'feature ^needs_recovery' {shlex.quote(str(path))}"
-            volume.need_readable_log(f"{forget}, then convert again")
+            before = volume.need_readable_log(f"{forget}, then convert again")
             refuse_read_only(path, "converting")
             journal = _journal_wanted(volume, journal_mib)
             steps = conversion(volume, journal)
@@ -920,6 +947,7 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
         # Also of a volume that seems to be ready: a disk that ignores flushes can have the end of the last check alone.
         check, last = steps[0] if steps else Step("check", ("e2fsck", "-f", "-p", str(path)), (0, 1)), None
         _check(check, path, [lock])
+        need_replayed(path, before, read_volume(path))
         while True:
             # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
             with held(path, "converting") as keep:
@@ -1113,7 +1141,7 @@ def _by_hand(volume: Volume) -> str:
 
 
 @dataclass(frozen=True)
-class Log:
+class Found:
     """What stock debugfs finds in the log."""
 
     used: int
@@ -1122,7 +1150,7 @@ class Log:
     cold: int
 
 
-def parse_log(dump: str, journal: JournalSuper) -> Log:
+def parse_log(dump: str, journal: JournalSuper) -> Found:
     """Of `logdump -a`. Within a transaction the copies come first, then what it revokes, as recovery has it."""
     newest: dict[int, int] = {}
     tags: list[tuple[int, int]] = []
@@ -1143,7 +1171,7 @@ def parse_log(dump: str, journal: JournalSuper) -> Log:
     room = journal.blocks - journal.first
     used = (head - journal.start) % room
     cold = sum((place - journal.start) % room < used / 2 for place in newest.values())
-    return Log(used, copies, len(newest), cold)
+    return Found(used, copies, len(newest), cold)
 
 
 WARNING = (
@@ -1269,7 +1297,7 @@ def _drain_unmounted(path: Path, lock: int) -> int:
             return DAMAGED
         return _say_errors(volume)
     refuse_read_only(path, "draining")
-    volume.need_readable_log(_by_hand(volume))
+    before = volume.need_readable_log(_by_hand(volume))
     try:
         run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
     except Failure as failure:
@@ -1278,6 +1306,7 @@ def _drain_unmounted(path: Path, lock: int) -> int:
     if "needs_recovery" in after.features or (after.external_journal is None and after.journal_super().start != 0):
         raise Failure(f"{path}: e2fsck left the log as it was; {_by_hand(volume)}.")
     _need_bitmaps(after)
+    need_replayed(path, before, after)
     print(f"{path} is plain ext4.")
     # The superblock that came out of the log may be older than the error.
     return _say_errors(volume)
@@ -1330,53 +1359,78 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
 # --- due ------------------------------------------------------------------------
 
 
+class Log:
+    """A log that is kept, block by block."""
+
+    def __init__(self, volume: Volume, journal: JournalSuper, file: int) -> None:
+        self.size, self.journal, self.file = volume.block_size, journal, file
+        external = volume.external_journal is not None
+        self.runs = [(0, journal.blocks, 0)] if external else volume.journal_runs()
+        self.firsts = [first for first, _, _ in self.runs]
+
+    def block(self, number: int) -> bytes:
+        first, _, start = self.runs[bisect.bisect_right(self.firsts, number) - 1]
+        return os.pread(self.file, self.size, (start + number - first) * self.size)
+
+    def around(self, number: int) -> int:
+        return self.journal.first + (number - self.journal.first) % (self.journal.blocks - self.journal.first)
+
+    def walk(self, at: int, sequence: int) -> tuple[int | None, int]:
+        """From the transaction that begins there: the block of the newest copy of the superblock, and the transaction
+        that is not there any more. Only the blocks that describe others are read."""
+        home = 1 if self.size == KIB else 0
+        found, copy = None, None
+        for _ in range(self.journal.blocks):
+            data = self.block(at)
+            magic, kind, of = struct.unpack_from(">3I", data) if len(data) == self.size else (0, 0, 0)
+            if magic != JOURNAL_MAGIC or of != sequence:
+                break
+            if kind == COMMIT:
+                found, copy, sequence = copy or found, None, sequence + 1 & 0xFFFFFFFF
+            elif kind == DESCRIPTOR:
+                tag, count, flags = 12, 0, 0
+                while not flags & LAST_TAG and tag + 16 <= self.size - 4:
+                    low, flags, high, _ = struct.unpack_from(">4I", data, tag)
+                    tag, count = tag + (16 if flags & SAME_UUID else 32), count + 1
+                    if high << 32 | low == home:
+                        copy = self.around(at + count)
+                at += count
+            at = self.around(at + 1)
+        return found, sequence
+
+
+@contextlib.contextmanager
+def kept_log(volume: Volume, journal: JournalSuper) -> Iterator[Log | None]:
+    """None if nobody says where it lies, or its tags are of another kind."""
+    with volume.journal_place()[0].open("rb", buffering=0) as file:
+        log = Log(volume, journal, file.fileno())
+        yield log if log.runs and journal.checksums_v3 else None
+
+
+def end_of_log(volume: Volume, journal: JournalSuper) -> int:
+    """The last transaction that stock recovery would come to, if no block is damaged that only a checksum tells."""
+    with kept_log(volume, journal) as log:
+        if log is None or not journal.marked:
+            return journal.known
+        reached = journal.sequence
+        with contextlib.suppress(OSError):  # a block that cannot be read
+            reached = log.walk(journal.start, journal.sequence)[1]
+        return reached - 1 & 0xFFFFFFFF
+
+
 def superblock_in_log(volume: Volume, journal: JournalSuper) -> bytes | None:
-    """The newest copy of the superblock in a log that is kept. Only the blocks that describe others are read."""
-    size = volume.block_size
-    home, offset = (1, 0) if size == KIB else (0, KIB)
-    device, _ = volume.journal_place()
-    runs = volume.journal_runs() if volume.external_journal is None else [(0, journal.blocks, 0)]
-    firsts = [first for first, _, _ in runs]
-    if not runs or not journal.checksums_v3:
-        return None
-
-    with device.open("rb", buffering=0) as file:
-
-        def block(number: int) -> bytes:
-            first, _, start = runs[bisect.bisect_right(firsts, number) - 1]
-            return os.pread(file.fileno(), size, (start + number - first) * size)
-
-        def around(number: int) -> int:
-            return journal.first + (number - journal.first) % (journal.blocks - journal.first)
-
-        def newest(at: int, sequence: int) -> int | None:
-            """The block of the newest copy from the transaction that begins there."""
-            found, copy = None, None
-            for _ in range(journal.blocks):
-                data = block(at)
-                magic, kind, of = struct.unpack_from(">3I", data) if len(data) == size else (0, 0, 0)
-                if magic != JOURNAL_MAGIC or of != sequence:
-                    break
-                if kind == COMMIT:
-                    found, copy, sequence = copy or found, None, sequence + 1 & 0xFFFFFFFF
-                elif kind == DESCRIPTOR:
-                    tag, count, flags = 12, 0, 0
-                    while not flags & LAST_TAG and tag + 16 <= size - 4:
-                        low, flags, high, _ = struct.unpack_from(">4I", data, tag)
-                        tag, count = tag + (16 if flags & SAME_UUID else 32), count + 1
-                        if high << 32 | low == home:
-                            copy = around(at + count)
-                    at += count
-                at = around(at + 1)
-            return found
-
+    """The newest copy of the superblock in a log that is kept."""
+    with kept_log(volume, journal) as log:
+        if log is None:
+            return None
         # An unmount logs the superblock last, and its marker says where the log ends.
         place = None
         if journal.end:
-            near = (newest(around(journal.end - back), journal.known) for back in range(3, NEAR))
+            near = (log.walk(log.around(journal.end - back), journal.known)[0] for back in range(3, NEAR))
             place = next((copy for copy in near if copy), None)
-        place = place or newest(journal.start, journal.sequence)
-        return None if place is None else block(place)[offset : offset + KIB]
+        place = place or log.walk(journal.start, journal.sequence)[0]
+        offset = 0 if volume.block_size == KIB else KIB
+        return None if place is None else log.block(place)[offset : offset + KIB]
 
 
 def _reason(superblock: bytes) -> str | None:
@@ -1428,12 +1482,13 @@ def _check_copy(path: Path, scratch: Path) -> int:
     refuse_in_use(path, "checking")
     volume = read_volume(path)
     volume.need_journal()
-    volume.need_readable_log(_by_hand(volume))
+    before = volume.need_readable_log(_by_hand(volume))
     with signals.between_programs(), _copy_of(volume, scratch) as copy:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
             print(f"replaying the log in a copy of {path}", flush=True)
             run(["e2fsck", "-p", "-E", "journal_only", copy], accept=(0, 1))
+            need_replayed(path, before, read_volume(copy), MOUNT_IT)
         elif volume.external_journal is not None and "needs_recovery" in volume.features:
             raise Failure(f"{path} has its log on another device: drain it, then run e2fsck -f.")
         done = _run(["e2fsck", "-f", "-n", copy])

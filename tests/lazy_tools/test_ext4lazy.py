@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -865,6 +866,69 @@ def test_a_log_that_cannot_be_read_is_not_thrown_away(folder: Path, command: str
     again = ext4lazy(command, volume)
     assert again.returncode == 0, again.stdout + again.stderr
     stock("e2fsck", "-fn", volume)
+
+
+def damaged(folder: Path, what: str, known: int = 2) -> Path:
+    """A kept log of two transactions, in the second of which something is damaged."""
+    volume = kept(folder)
+    volumes.log(volume.path, volume.replayed, volume.homes)
+    dump = stock("debugfs", "-R", "logdump -a", volume.path)
+    places = [int(place) for place in re.findall(r"block\) at block (\d+)", dump)]
+    number = {"descriptor": places[2], "copy": places[2] + 3, "commit": places[3]}.get(what)
+    runs = tool.read_volume(volume.path).journal_runs()
+    with volume.path.open("r+b") as file:
+        if number is not None:
+            file.seek(next(start + number - one for one, last, start in runs if one <= number <= last) * BLOCK)
+            file.write(bytes(64))
+    volumes.sign(volume.path, at_cc=known)
+    return volume.path
+
+
+@pytest.mark.parametrize("command", ["check", "convert", "drain"])
+def test_a_log_that_ends_too_early_is_not_replayed(folder: Path, command: str) -> None:
+    """Stock recovery takes the damage for the end of the log, and e2fsck then forgets the rest and says nothing."""
+    for number, what in enumerate(("descriptor", "commit")):
+        place = folder / str(number)
+        place.mkdir()
+        volume = damaged(place, what)
+        before = digest(volume)
+        said = ext4lazy(command, volume)
+        assert said.returncode == tool.FAILED, said.stdout
+        assert said.stderr.endswith(
+            "would replay its log up to transaction 1: expected 2, which was committed; copy the whole device, then"
+            " mount it as ext4lazy, run ext4lazy check DIRECTORY, and drain it mounted.\n"
+        )
+        assert digest(volume) == before
+
+
+@pytest.mark.parametrize("command", ["check", "convert", "drain"])
+def test_what_a_replay_left_out_is_said(folder: Path, command: str) -> None:
+    """A damaged copy is found by its checksum alone, which e2fsck reads, and it goes on."""
+    volume = damaged(folder, "copy")
+    before = digest(volume)
+    said = ext4lazy(command, *(("--journal-mib", "6") if command == "convert" else ()), volume)
+    assert said.returncode == tool.FAILED, said.stdout
+    assert f"ext4lazy: {volume}: e2fsck replayed its log up to transaction 0: expected 2, which" in said.stderr
+    assert "is ready" not in said.stdout and "is plain ext4" not in said.stdout
+    assert (digest(volume) == before) == (command == "check")
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_a_log_that_is_longer_than_its_marker_says_is_whole(folder: Path, known: int) -> None:
+    volume = damaged(folder, "nothing", known)
+    for command in ("check", "drain"):
+        said = ext4lazy(command, volume)
+        assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.parametrize(("known", "reached", "whole"), [
+    (0xFFFFFFFF, 0xFFFFFFFF, True), (0, 0xFFFFFFFF, False), (0xFFFFFFFF, 0, True), (2, 0xFFFFFFFE, False),
+])  # fmt: skip
+def test_transactions_are_counted_around(folder: Path, known: int, reached: int, whole: bool) -> None:
+    volume = kept(folder).path
+    volumes.sign(volume, at_cc=known)
+    with contextlib.nullcontext() if whole else pytest.raises(tool.Failure, match=f"to transaction {reached}:"):
+        tool.need_transactions(volume, tool.read_volume(volume).journal_super(), reached, "would replay", "")
 
 
 def test_a_journal_superblock_that_is_damaged_is_made_anew(folder: Path) -> None:
