@@ -1112,19 +1112,30 @@ def _do(step: Step, volume: Volume, keep: Sequence[int] = (), *, converted: bool
     done = _run((*step.argv[:-1], *progress, step.argv[-1]), show=True, keep=keep)
     if done.returncode in step.accept:
         return
-    hint = ""
-    if step.argv[0] == "e2fsck":
-        hint = f"; {_by_hand(volume)}, then convert again"
-        with contextlib.suppress(Failure):
-            volume = read_volume(volume.path)
-        if not converted and "metadata_csum" in volume.features and "needs_recovery" not in volume.features:
-            # A disk that ignores flushes can have the flag and lack the checksums after a power cut. To go without
-            # them is no loss: e2fsck finds real damage just as well, and the next run adds them again.
-            hint = (
-                "; if a conversion was cut off, do not run e2fsck -y, which clears each file without a checksum, but"
-                f" debugfs -w -c -R 'feature ^metadata_csum' {shlex.quote(str(volume.path))}, then convert again"
-            )
+    hint = _after_check(volume, done.returncode, converted=converted) if step.argv[0] == "e2fsck" else ""
     raise Failure(f"{' '.join(step.argv)} ended with status {done.returncode}{hint}.")
+
+
+def _after_check(volume: Volume, status: int, *, converted: bool) -> str:
+    """What the owner is to do when e2fsck did not end well."""
+    if status < 0 or status & 32:
+        return "; convert again"  # it was killed, or somebody cancelled it
+    advice = f"{_by_hand(volume)}, then convert again"
+    with contextlib.suppress(Failure):
+        volume = read_volume(volume.path)
+    recovered = "metadata_csum" in volume.features and "needs_recovery" not in volume.features
+    if converted or status & (DAMAGED | FAILED) != DAMAGED or not recovered:
+        return f"; {advice}"
+    # A disk that ignores flushes can have the flag and lack the checksums after a power cut. e2fsck finds real damage
+    # without them just as well, and the next run adds them again.
+    remove = (
+        "do not run e2fsck -y, which clears each file without a checksum, but"
+        f" debugfs -w -c -R 'feature ^metadata_csum' {shlex.quote(str(volume.path))}, then convert again"
+    )
+    # Such a disk can have the end of the last check, too, and then the mount count says that it is done.
+    if volume.number("Mount count") >= UNCHECKED:
+        return f"; its conversion was cut off: {remove}"
+    return f"; {advice}; if a power cut ended a conversion of it, {remove}"
 
 
 def _by_hand(volume: Volume) -> str:

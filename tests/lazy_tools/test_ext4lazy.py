@@ -839,6 +839,29 @@ def test_what_the_last_check_cannot_repair_is_no_conversion_that_was_cut_off(fol
     assert "debugfs -w -c -R 'feature ^metadata_csum'" in ext4lazy("convert", volume, path=path).stderr
 
 
+@pytest.mark.parametrize(
+    ("status", "unchecked", "says"),
+    [
+        ("exit 4", True, "4; its conversion was cut off: do not run e2fsck -y, .* debugfs .*, then convert again"),
+        ("exit 4", False, "4; run e2fsck -f .*, then convert again; if a power cut ended a conversion of it, do not run"
+                          " e2fsck -y, .* debugfs .*, then convert again"),
+        ("exit 8", True, "8; run e2fsck -f [^;,]*, then convert again"),
+        ("exit 12", True, "12; run e2fsck -f [^;,]*, then convert again"),
+        ("exit 32", True, "32; convert again"),
+        ("kill -9 $$", True, "-9; convert again"),
+    ],
+)  # fmt: skip
+def test_checksums_are_removed_only_where_a_conversion_was_cut_off(
+    folder: Path, status: str, unchecked: bool, says: str
+) -> None:
+    """debugfs does not ask for the device alone, and e2fsck that was killed found nothing."""
+    volume = make(folder / "a.img", mib=128, journal_mib=16)
+    volumes.change(volume, [f"ssv mnt_count {tool.UNCHECKED if unchecked else 1}"])
+    said = ext4lazy("convert", volume, path=volumes.fakes(folder, e2fsck=status))
+    assert said.returncode == tool.FAILED
+    assert re.search(rf" ended with status {says}\.\n$", said.stderr), said.stderr
+
+
 def test_a_log_that_is_kept_says_that_the_volume_is_ready(folder: Path) -> None:
     volume = kept(folder).path
     before = digest(volume)
