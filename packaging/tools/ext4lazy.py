@@ -77,7 +77,9 @@ SCRATCH = Path("/var/tmp")
 # debugfs reads lines of 8 KiB, and of more than one transaction all or none are there.
 LOG_AT_ONCE = 500
 
-# Texts in the superblock of ext4: where, and how long.
+# In the superblock of ext4: features that anybody may ignore.
+COMPATIBLE, HAS_JOURNAL = 0x5C, 4
+# Texts there: where, and how long.
 TEXTS = {
     "label": (0x78, 16),
     "last mount point": (0x88, 64),
@@ -826,6 +828,9 @@ def advise(path: Path, journal_mib: int | None) -> int:
         parts = "in one piece" if pieces == 1 else f"in {pieces} pieces"
         at = size_text(volume.journal_runs()[0][2] * volume.block_size) if pieces else "an unknown place"
         say("journal", f"{size_text(journal_bytes(volume))}, {parts}, at {at} of {size_text(volume.size)}{small}")
+        place = journal_location(volume, journal)
+        text = "there is no place for it before the middle"
+        say("a new journal", text if place is None else f"would begin at {size_text(place * volume.block_size)}")
     else:
         say("journal", f"none; {size_text(journal)} would be right")
     say("free space", size_text(volume.number("Free blocks") * volume.block_size))
@@ -848,7 +853,7 @@ def advise(path: Path, journal_mib: int | None) -> int:
     mount = mounted(path)
     if mount is not None:
         print(f"It is mounted on {mount.where}: unmount it first.")
-    print(f"It can be stopped and run again: ext4lazy convert {path}")
+    print(f"It can be stopped and run again: ext4lazy convert {_size_option(journal_mib)}{path}")
     return OK
 
 
@@ -873,10 +878,15 @@ def _advise_of_system(path: Path) -> None:
                 say("spin-down", f"no disk tells when it stops; hdparm -S 241 /dev/{disk.name} makes that 30 min")
 
 
-def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
+def agreed(volume: Volume, steps: Sequence[Step], journal_mib: int | None = None) -> bool:
     """Asks a person at a terminal, who may have named the wrong device; a script knows what it does."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not sys.stdin.isatty():
         return True
+    with contextlib.redirect_stdout(sys.stderr):  # what it prints may go to a file
+        return _agreed(volume, steps, journal_mib)
+
+
+def _agreed(volume: Volume, steps: Sequence[Step], journal_mib: int | None) -> bool:
     print(f"{volume.path}: ext4, {size_text(volume.size)}")
     if stat.S_ISBLK(volume.path.stat().st_mode):
         disk = run(["lsblk", "-n", "-s", "-o", "MODEL", volume.path], accept=(0, 1, 32)).split("\n")
@@ -885,7 +895,8 @@ def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
         say(name, volume.header.get(key, volume.header.get(f"Filesystem {key}", "?")))
     for step in steps:
         say(step.why, " ".join(step.argv))
-    print(f"How long that takes: ext4lazy advise {shlex.quote(str(volume.path))}")
+    size = _size_option(journal_mib)
+    print(f"How long that takes: ext4lazy advise {size}{shlex.quote(str(volume.path))}")
     held, signals.held = signals.held, 0  # a signal ends the question at once, also one that came just before it
     try:
         signals.check()
@@ -897,19 +908,21 @@ def agreed(volume: Volume, steps: Sequence[Step]) -> bool:
 
 @contextlib.contextmanager
 def awake(why: str) -> Iterator[None]:
-    """The computer does not go to sleep while this runs, where systemd can be asked for that."""
+    """The computer is not put to sleep and not shut down while this runs, where systemd can be asked for that."""
     if not SYSTEMD.is_dir() or not shutil.which("systemd-inhibit"):
         yield
         return
     # It lasts until `cat` has read all, which is when this program ends, however that ends.
-    argv = ["systemd-inhibit", "--what=sleep:idle", "--who=ext4lazy", f"--why={why}", "--mode=block", "cat"]
+    # A lid that is closed passes a lock on sleep by.
+    what = "--what=sleep:idle:shutdown:handle-lid-switch"
+    argv = ["systemd-inhibit", what, "--who=ext4lazy", f"--why={why}", "--mode=block", "cat"]
     null = subprocess.DEVNULL
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=null, stderr=null, process_group=0):
         yield
 
 
 def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = False) -> int:
-    """After every command the volume is read again: the plan never goes by what was true before."""
+    """Makes a volume ready for journal_lazy, or says what would be done."""
     device = stat.S_ISBLK(path.stat().st_mode)
     with signals.between_programs(), contextlib.ExitStack() as stack:
         lock = stack.enter_context(only_run(path, "converting"))
@@ -937,44 +950,67 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
             return OK
         if "needs_recovery" in volume.features:
             print(f"{path}: its log is replayed first, which takes an hour or more if that is long.", flush=True)
-        if not (yes or agreed(volume, steps)):
+        if not (yes or agreed(volume, steps, journal_mib)):
             raise Failure(f"{path} is left as it is.")
         stack.enter_context(awake(f"{path} is being converted"))
         if device and any("-J" in step.argv for step in steps):
             # Better now than when the old journal is gone.
             with loop_over(path):
                 pass
-        # Also of a volume that seems to be ready: a disk that ignores flushes can have the end of the last check alone.
-        check, last = steps[0] if steps else Step("check", ("e2fsck", "-f", "-p", str(path)), (0, 1)), None
-        _check(check, path, [lock])
-        need_replayed(path, before, read_volume(path))
-        while True:
-            # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
-            with held(path, "converting") as keep:
-                volume = read_volume(path)
-                journal = _journal_wanted(volume, journal_mib)
-                steps = conversion(volume, journal)[1:-1]
-                if not steps:
-                    break
-                if steps[0] == last:
-                    raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
-                last = steps[0]
-                refuse_no_room(volume, steps, journal)
-                if device and "-J" in last.argv:
-                    # This command refuses a device that is held: it gets another device over it.
-                    with loop_over(path) as (over, descriptor):
-                        why = f"{last.why} ({over} is {path})"
-                        step = dataclasses.replace(last, why=why, argv=(*last.argv[:-1], str(over)))
-                        _do(step, volume, [lock, *keep, descriptor])
-                else:
-                    _do(last, volume, [lock, *keep])
-        if last is not None:
-            _check(check, path, [lock], converted=True)
-    if ready and last is None:
+        try:
+            changed = _carry_out(path, journal_mib, steps, before, lock)
+        except (Failure, Stopped) as error:
+            had_one = volume.has_journal or volume.number("Mount count") >= UNCHECKED
+            gone = _without_journal(path) if had_one else ""
+            raise type(error)(f"{str(error).removesuffix('.')}{gone}.") from None
+    if ready and not changed:
         print(f"{path}: nothing to convert.")
         return OK
     print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
     return OK
+
+
+def _carry_out(
+    path: Path, journal_mib: int | None, steps: Sequence[Step], before: JournalSuper | None, lock: int
+) -> bool:
+    """Whether something was to be changed. After every command the volume is read again: no plan goes by what was."""
+    # Also of a volume that seems to be ready: a disk that ignores flushes can have the end of the last check alone.
+    check, last = steps[0] if steps else Step("check", ("e2fsck", "-f", "-p", str(path)), (0, 1)), None
+    device = stat.S_ISBLK(path.stat().st_mode)
+    _check(check, path, [lock])
+    need_replayed(path, before, read_volume(path))
+    while True:
+        # tune2fs does not ask for the device alone; e2fsck does, and so comes when it is free again.
+        with held(path, "converting") as keep:
+            volume = read_volume(path)
+            journal = _journal_wanted(volume, journal_mib)
+            steps = conversion(volume, journal)[1:-1]
+            if not steps:
+                break
+            if steps[0] == last:
+                raise Failure(f"{' '.join(steps[0].argv)} succeeded and changed nothing.")
+            last = steps[0]
+            refuse_no_room(volume, steps, journal)
+            if device and "-J" in last.argv:
+                # This command refuses a device that is held: it gets another device over it.
+                with loop_over(path) as (over, descriptor):
+                    why = f"{last.why} ({over} is {path})"
+                    step = dataclasses.replace(last, why=why, argv=(*last.argv[:-1], str(over)))
+                    _do(step, volume, [lock, *keep, descriptor])
+            else:
+                _do(last, volume, [lock, *keep])
+    if last is not None:
+        _check(check, path, [lock], converted=True)
+    return last is not None
+
+
+def _without_journal(path: Path) -> str:
+    """A conversion can end between the old journal and the new one, and any kernel would mount that."""
+    with path.open("rb") as file:
+        file.seek(KIB + COMPATIBLE)
+        if file.read(1)[0] & HAS_JOURNAL:
+            return ""
+    return "; it has no journal now: convert again before you mount it"
 
 
 def _is_kept(volume: Volume) -> bool:
@@ -1310,7 +1346,8 @@ def _drain_unmounted(path: Path, lock: int) -> int:
     refuse_read_only(path, "draining")
     before = volume.need_readable_log(_by_hand(volume))
     try:
-        run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
+        with awake(f"{path} is being drained"):
+            run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
     except Failure as failure:
         raise Failure(f"{str(failure).rstrip('.')}; {_by_hand(volume)}.") from None
     after = read_volume(path)
@@ -1356,7 +1393,8 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
             raise Failure(f"something else is mounted over {path} on {mount.where}: unmount that first.")
         # Else options of /etc/fstab come in that this mount does not have.
         run(["mount", "-i", "--options-source", "mtab", "-o", "remount,journal_lazy_drain", mount.directory])
-        fcntl.ioctl(directory, IOC_CHECKPOINT, struct.pack("I", 0))
+        with awake(f"{mount.where} is being drained"):
+            fcntl.ioctl(directory, IOC_CHECKPOINT, struct.pack("I", 0))
     except OSError as error:
         raise Failure(f"{mount.where}: the kernel did not checkpoint ({error.strerror}).") from None
     finally:
@@ -1663,6 +1701,17 @@ def _keep(mount: Mount, *, undo: bool) -> str:
 # --- The command line -------------------------------------------------------------
 
 
+def sized(text: str, asked: argparse.Namespace) -> str:
+    """What says "again" to the owner names the size that the journal was to have."""
+    if not getattr(asked, "journal_mib", None):
+        return text
+    return re.sub(r"(convert|run) again", rf"\1 again with --journal-mib {asked.journal_mib}", text)
+
+
+def _size_option(journal_mib: int | None) -> str:
+    return f"--journal-mib {journal_mib} " if journal_mib else ""
+
+
 def _fill_standard_streams() -> None:
     """A program that is started without one opens the volume as that, and what it prints is written there."""
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -1730,12 +1779,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run_command(asked)
         sys.stdout.flush()
         return status
-    except Stopped:
+    except Stopped as stopped:
         more = "; run again, it goes on" if asked.command in ("convert", "drain") else ""
-        sys.stderr.write(f"ext4lazy: stopped by {signal.Signals(signals.got).name}{more}.\n")
+        more = f"{more}{str(stopped).removesuffix('.')}"
+        sys.stderr.write(f"ext4lazy: stopped by {signal.Signals(signals.got).name}{sized(more, asked)}.\n")
         return 128 + signals.got
     except Failure as failure:
-        sys.stderr.write(f"ext4lazy: {shown(str(failure))}\n")
+        sys.stderr.write(f"ext4lazy: {shown(sized(str(failure), asked))}\n")
     except PermissionError as error:
         sys.stderr.write(f"ext4lazy: {error.filename or asked.device} may not be opened: expected root.\n")
     except OSError as error:

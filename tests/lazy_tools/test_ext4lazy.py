@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -302,8 +303,8 @@ def test_a_signal_ends_e2fsck_in_order_and_leaves_nothing(folder: Path, number: 
     status, said = stopped(number, command, *more, volume, path=path, ready=ready)
     assert ended.read_text() == "ended\n"
     assert status == 128 + number
-    again = "" if command == "check" else "; run again, it goes on"
-    assert said == f"ext4lazy: stopped by {signal.Signals(number).name}{again}.\n"
+    again = {"check": "", "convert": "; run again with --journal-mib 8, it goes on", "drain": "; run again, it goes on"}
+    assert said == f"ext4lazy: stopped by {signal.Signals(number).name}{again[command]}.\n"
     assert not scratch.exists() or list(scratch.iterdir()) == []
 
 
@@ -485,8 +486,77 @@ def test_convert_keeps_the_computer_awake(folder: Path, monkeypatch: pytest.Monk
         until = time.monotonic() + 10
         while not (folder / "asked").exists() and time.monotonic() < until:
             time.sleep(0.01)
-        assert (folder / "asked").read_text() == "--what=sleep:idle --who=ext4lazy --why=why --mode=block cat\n"
+        assert (
+            folder / "asked"
+        ).read_text() == "--what=sleep:idle:shutdown:handle-lid-switch --who=ext4lazy --why=why --mode=block cat\n"
     assert (folder / "asked").read_text().endswith("over\n")
+
+
+def test_drain_keeps_the_computer_awake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = kept(folder).path
+    why = []
+
+    @contextlib.contextmanager
+    def awake(text: str) -> Iterator[None]:
+        why.append(text)
+        before = facts(volume)["log"]
+        yield
+        why.append(f"{before}, {facts(volume)['log']}")
+
+    monkeypatch.setattr(tool, "awake", awake)
+    assert tool.drain(volume) == tool.OK
+    assert why == [f"{volume} is being drained", "kept, empty"]
+
+
+def test_a_person_is_asked_although_the_output_goes_to_a_file(folder: Path) -> None:
+    volume = convertible(folder)
+    before = digest(volume)
+    shell = f"{sys.executable} {TOOL} convert --journal-mib 8 {volume} >{folder}/out"
+    status, said = volumes.at_terminal("sh", "-c", shell, answer="n\n")
+    assert status == tool.FAILED
+    assert "Convert it? [y/N]" in said
+    assert f"How long that takes: ext4lazy advise --journal-mib 8 {volume}\n" in said
+    assert digest(volume) == before
+
+
+def test_what_says_again_names_the_size_of_the_journal(folder: Path) -> None:
+    volume = convertible(folder)
+    said = ext4lazy("advise", "--journal-mib", "8", volume).stdout
+    assert f"run again: ext4lazy convert --journal-mib 8 {volume}\n" in said
+    path = volumes.fakes(folder, e2fsck="exit 4")
+    said = ext4lazy("convert", "--journal-mib", "8", volume, path=path).stderr
+    assert said.endswith(", then convert again with --journal-mib 8.\n")
+    path = volumes.fakes(folder, e2fsck=f"touch {folder}/ready; sleep 30")
+    argv = ("convert", "--journal-mib", "8", volume)
+    _, said = stopped(signal.SIGINT, *argv, path=path, ready=folder / "ready")
+    assert said.endswith("stopped by SIGINT; run again with --journal-mib 8, it goes on.\n")
+
+
+def test_a_conversion_that_ends_without_a_journal_says_so(folder: Path) -> None:
+    volume = convertible(folder)
+    path = volumes.fakes(folder, tune2fs='case "$*" in *-J*) exit 1;; esac; real tune2fs "$@"')
+    gone = "; it has no journal now: convert again before you mount it.\n"
+    said = ext4lazy("convert", volume, path=path).stderr
+    assert said.endswith(f" ended with status 1{gone}")
+    path = volumes.fakes(folder, tune2fs=f'case "$*" in *-J*) touch {folder}/ready; sleep 30;; esac; real tune2fs "$@"')
+    _, said = stopped(signal.SIGINT, "convert", volume, path=path, ready=folder / "ready")
+    assert said.endswith(f"stopped by SIGINT; run again, it goes on{gone}")
+    assert ext4lazy("convert", volume).returncode == 0
+    assert_converted(volume)
+    plain = folder / "ext2.img"
+    with plain.open("wb") as file:
+        file.truncate(128 << 20)
+    stock("mke2fs", "-q", "-t", "ext2", plain)
+    said = ext4lazy("convert", plain, path=volumes.fakes(folder, tune2fs="exit 1")).stderr
+    assert said.endswith(" ended with status 1.\n")
+
+
+def test_advise_says_where_a_new_journal_would_begin(folder: Path) -> None:
+    volume = make(folder / "large.img", mib=128 << 10)
+    said = ext4lazy("advise", "--journal-mib", "512", volume).stdout
+    assert re.search(r"^  a new journal: +would begin at 384 MiB$", said, re.MULTILINE), said
+    said = ext4lazy("advise", convertible(folder)).stdout
+    assert re.search(r"^  a new journal: +there is no place for it before the middle$", said, re.MULTILINE), said
 
 
 def test_convert_says_that_a_kept_log_is_replayed_first(folder: Path) -> None:
