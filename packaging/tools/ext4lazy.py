@@ -406,7 +406,7 @@ def read_volume(path: Path) -> Volume:
         raise Failure(f"{path}: dumpe2fs finds no ext4 there ({str(failure).rstrip('.')}).") from None
     # dumpe2fs prints these as they are, and a line break in one of them could pass for what it says of the volume.
     for what, (at, length) in TEXTS.items():
-        if b"\n" in superblock[at : at + length].partition(b"\0")[0]:
+        if re.search(rb"[\r\n]", superblock[at : at + length].partition(b"\0")[0]):
             raise Failure(f"{path}: the superblock has a line break in its {what}: expected one line; is it forged?")
     header: dict[str, str] = {}
     for line in said.split("\n"):
@@ -750,6 +750,24 @@ def journal_location(volume: Volume, journal: int) -> int | None:
     return None
 
 
+def refused_defaults(volume: Volume) -> list[str]:
+    """Default mount options in the superblock that journal_lazy refuses."""
+    defaults = volume.header.get("Default mount options", "").split()
+    return [option for option in ("journal_data", "nodelalloc", "nobarrier") if option in defaults]
+
+
+def refused_in_fstab(volume: Volume) -> list[str]:
+    """As ext4_lazy_refusal() has it. The feature quota makes the options of quota files harmless."""
+    if not shutil.which("findmnt"):
+        return []
+    lines = _run(["findmnt", "--fstab", "-n", "-o", "OPTIONS", "-S", volume.path]).stdout.split("\n")
+    named = ["data=journal", "nodelalloc", "nobarrier", "barrier=0", "journal_async_commit"]
+    if "quota" not in volume.features:
+        named += ["quota", "usrquota", "grpquota", "usrjquota=", "grpjquota="]
+    options = [option for line in lines for option in line.strip().split(",")]
+    return [option for option in options if option.partition("=")[0] + "=" in named or option in named]
+
+
 def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Speed | None = None) -> list[Step]:
     """What is left to do. Everything is read off the volume, so that a conversion that was cut off goes on."""
     speed = speed or Speed(100e6, 0.012)
@@ -777,8 +795,8 @@ def conversion(volume: Volume, journal: int, *, directories: int = 0, speed: Spe
             location = journal_location(volume, journal)
             where = "" if location is None else f",location={location}"
             change("the large journal", "-J", f"size={journal // MIB}{where}", seconds=journal / speed.bytes_per_s)
-    if "journal_data" in volume.header.get("Default mount options", "").split():
-        change("data=ordered", "-o", "^journal_data")
+    for option in refused_defaults(volume):
+        change(f"no {option} by default", "-o", f"^{option}")
     if "metadata_csum" not in volume.features:
         # Every block of metadata is read and written. 64bit is not needed: the journal's own tags are wide anyway.
         # The error that is set here makes e2fsck -p look at everything at boot, until the last check is done. It comes
@@ -818,8 +836,12 @@ def advise(path: Path, journal_mib: int | None) -> int:
     print(f"{path}: ext4, {size_text(volume.size)}, blocks of {size_text(volume.block_size)}")
     say("metadata checksums", "yes" if "metadata_csum" in volume.features else "no; journal_lazy needs them")
     say("fast commit", "on; journal_lazy refuses it" if "fast_commit" in volume.features else "off")
-    if "journal_data" in volume.header.get("Default mount options", "").split():
-        say("data mode", "journal, by default; journal_lazy refuses it")
+    if refused := ", ".join(refused_defaults(volume)):
+        say("mount options", f"{refused}, by default; journal_lazy refuses that")
+    if refused := ", ".join(refused_in_fstab(volume)):
+        say("/etc/fstab", f"{refused}; journal_lazy refuses that, so remove it from the line")
+    if "extent" not in volume.features:
+        say("extents", "no; data_relocate moves no file that has none")
     if volume.external_journal is not None:
         say("journal", f"on a device of its own, UUID {volume.external_journal}")
     elif volume.has_journal:
@@ -1383,6 +1405,12 @@ def _drain_mounted(path: Path, mount: Mount) -> int:
             raise Failure(f"{path} is mounted on {mount.where} by a kernel that cannot drain it: unmount it first.")
         print(f"{path} is mounted on {mount.where} without journal_lazy: there is nothing to drain.")
         return OK
+    with contextlib.suppress(OSError):
+        if mount.kind == "ext4lazy" and (SYSFS / "module/ext4lazy/version").read_text().startswith("0.1"):
+            raise Failure(
+                f"{path} is mounted on {mount.where} by version 0.1 of the module, which can write old metadata over"
+                " files: do not drain it; NEWS.Debian of ext4lazy-dkms says what to do."
+            )
     if mount.read_only:
         # To remount it would make the file system read-only where only this mount is, or the other way round.
         raise Failure(f"{path} is mounted on {mount.where} read-only: expected a mount that can be written to.")

@@ -109,3 +109,36 @@ def test_of_a_mounted_volume(folder: Path) -> None:
     assert said.returncode == tool.OK, said.stderr
     assert f"It is mounted on {point}: unmount it first.\n" in said.stdout
     assert f"ext4lazy convert {device}" in said.stdout
+
+
+@pytest.mark.parametrize("option", ["nodelalloc", "nobarrier", "journal_data"])
+def test_options_in_the_superblock_that_are_refused_are_removed(folder: Path, option: str) -> None:
+    volume = make(folder / "a.img", mib=128, journal_mib=16)
+    stock("tune2fs", "-o", option, volume)
+    assert re.search(rf"^  mount options: +{option}, by default; ", ext4lazy("advise", volume).stdout, re.MULTILINE)
+    said = ext4lazy("convert", volume)
+    assert said.returncode == tool.OK, said.stderr
+    assert option not in tool.read_volume(volume).header["Default mount options"]
+
+
+def test_options_in_fstab_that_are_refused_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """findmnt finds the line, by a UUID or another name."""
+    volume = make(folder / "a.img")
+    fstab = folder / "fstab"
+    monkeypatch.setenv("LIBMOUNT_FSTAB", str(fstab))
+    fstab.write_text(
+        f"{volume} /data ext4 noatime,barrier=0,usrjquota=aquota.user,jqfmt=vfsv0,data=ordered 0 2\n"
+        "/dev/other / ext4 nodelalloc 0 1\n"
+    )
+    line = r"^  /etc/fstab: +barrier=0, usrjquota=aquota.user; journal_lazy refuses that"
+    assert re.search(line, ext4lazy("advise", volume).stdout, re.MULTILINE)
+    stock("tune2fs", "-O", "quota", volume)
+    assert re.search(r"^  /etc/fstab: +barrier=0; ", ext4lazy("advise", volume).stdout, re.MULTILINE)
+    fstab.write_text(f"{volume} /data ext4 defaults,noatime 0 2\n")
+    assert "fstab" not in ext4lazy("advise", volume).stdout
+
+
+@pytest.mark.parametrize("kind", ["ext3", "ext4"])
+def test_data_relocate_wants_extents(folder: Path, kind: str) -> None:
+    said = ext4lazy("advise", make(folder / "a.img", kind=kind, mib=64)).stdout
+    assert ("  extents:" in said) == (kind == "ext3")

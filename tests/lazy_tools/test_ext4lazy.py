@@ -107,14 +107,15 @@ def test_a_damaged_journal_superblock_is_one_sentence(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["label", "last mount point", "first error", "last error", "mount options"])
-def test_a_text_in_the_superblock_is_not_taken_for_a_fact(folder: Path, what: str) -> None:
+@pytest.mark.parametrize("end", [b"\n", b"\r"])
+def test_a_text_in_the_superblock_is_not_taken_for_a_fact(folder: Path, what: str, end: bytes) -> None:
     """A forged disk: drain would say that the log is empty, status that nothing is wrong."""
     volume = kept(folder).path
     at = {"label": 0x78, "last mount point": 0x88, "first error": 0x1A8, "last error": 0x1E0, "mount options": 0x200}
     with volume.open("r+b") as file:
         file.seek(1024)
         data = bytearray(file.read(1024))
-        text = b"/\nFilesystem features: none\n"[: 16 if what == "label" else 32]
+        text = (b"/" + end + b"Filesystem features: none" + end)[: 16 if what == "label" else 32]
         data[at[what] : at[what] + len(text)] = text
         struct.pack_into("<I", data, 0x194, 1)  # errors
         struct.pack_into("<I", data, 1020, tool.crc32c(bytes(data[:1020])))
@@ -1004,6 +1005,19 @@ def test_what_a_replay_left_out_is_said(folder: Path, command: str) -> None:
     assert f"ext4lazy: {volume}: e2fsck replayed its log up to transaction 0: expected 2, which" in said.stderr
     assert "is ready" not in said.stdout and "is plain ext4" not in said.stdout
     assert (digest(volume) == before) == (command == "check")
+
+
+@pytest.mark.parametrize(("version", "drained"), [("0.1+git1", False), ("0.2+git1", True)])
+def test_what_version_0_1_mounted_is_not_drained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: str, drained: bool
+) -> None:
+    volume = make(folder / "a.img")
+    volumes.say_mounted(volume, "/ /data ro shared:1 - ext4lazy /dev/loop7 ro", monkeypatch)
+    (folder / "sys/fs/ext4lazy/loop7/journal_lazy").mkdir(parents=True)
+    (folder / "sys/module/ext4lazy").mkdir(parents=True)
+    (folder / "sys/module/ext4lazy/version").write_text(f"{version}\n")
+    with pytest.raises(tool.Failure, match="read-only" if drained else "by version 0.1 of the module.*: do not drain"):
+        tool.drain(volume)
 
 
 @pytest.mark.parametrize("known", [0, 1, 2])

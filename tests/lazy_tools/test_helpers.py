@@ -82,6 +82,43 @@ def test_without_the_module_it_mounts_plain_ext4_and_says_so_in_one_line(
     assert REJECTED in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("loaded", "installed", "used", "options", "kind", "called"),
+    [
+        ("0.1+a", "0.2+b", False, "rw", "ext4lazy", ["modprobe -r ext4lazy", "modprobe ext4lazy"]),
+        ("0.1+a", "0.2+b", True, "rw", "ext4", ["modprobe -r ext4lazy"]),
+        ("0.1+a", "", True, "rw", "ext4", []),
+        ("0.2+a", "0.2+b", False, "rw", "ext4lazy", ["modprobe -r ext4lazy", "modprobe ext4lazy"]),
+        ("0.2+a", "0.2+b", True, "rw", "ext4lazy", ["modprobe -r ext4lazy"]),
+        ("0.2+b", "0.2+b", False, "rw", "ext4lazy", []),
+        ("0.1+a", "0.2+b", True, "remount,rw", "ext4lazy", []),
+    ],
+)
+def test_an_older_module_is_unloaded(
+    folder: Path, loaded: str, installed: str, used: bool, options: str, kind: str, called: list[str]
+) -> None:
+    """If no volume is mounted with it; and version 0.1 mounts nothing any more."""
+    known, version = folder / "filesystems", folder / "version"
+    known.write_text("\text4\n\text4lazy\n")
+    version.write_text(f"{loaded}\n")
+    script = folder / "mount.ext4lazy"
+    text = (volumes.TOOLS / "mount.ext4lazy").read_text().replace("/proc/filesystems", str(known))
+    script.write_text(text.replace("/sys/module/ext4lazy/version", str(version)))
+    fake(folder, "mount")
+    fake(folder, "modinfo", f"echo {installed}")
+    load = f"echo '\text4lazy' >>{known}; echo {installed} >{version}"
+    fake(folder, "modprobe", f"[ $1 = -r ] || {{ {load}; exit; }}; {'exit 1' if used else f': >{known}; rm {version}'}")
+    done = subprocess.run(
+        ["sh", script, "/dev/sdz", "/mnt", "-o", options],
+        env={"PATH": f"{folder}:{volumes.PATH}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = [call for call in calls(folder) if not call.startswith("modinfo")]
+    assert found[:-1] == called
+    assert found[-1].startswith(f"mount -i -t {kind} -o {options}")
+    assert ("version 0.1, which is loaded" in done.stderr) == (kind == "ext4")
+
+
 def test_a_mount_that_fails_is_not_tried_as_something_else(folder: Path) -> None:
     fake(folder, "mount", "exit 32")
     script = (volumes.TOOLS / "mount.ext4lazy").read_text()
@@ -182,6 +219,20 @@ def test_without_writing_a_copy_is_checked(folder: Path, due: bool) -> None:
     done = fsck(folder, "-n" if due else "-fn", volume)
     assert done.returncode == 4
     assert asked_of(folder) == [f"ext4lazy check {volume}"]
+
+
+def test_a_check_that_a_signal_ended_was_cancelled(folder: Path) -> None:
+    """fsck(8) takes a status for bits: 130 would say that a reboot is due."""
+    volume = kept(folder).path
+    programs = folder / "programs"
+    fsck(folder, "-a", volume)
+    tool = programs / "ext4lazy"
+    tool.write_text(tool.read_text().replace("exit 4", "kill -INT 0"))
+    done = subprocess.run(
+        ["sh", volumes.TOOLS / "fsck.ext4lazy", "-fn", volume],
+        env=os.environ | {"PATH": f"{programs}:{volumes.PATH}"}, capture_output=True, check=False, process_group=0,
+    )  # fmt: skip
+    assert done.returncode == 32
 
 
 def damaged(volume: Path) -> None:
