@@ -53,7 +53,18 @@ SHORT_BYTES = 64 << 10
 AHEAD_BYTES = 128 << 10
 # SYNC_FILE_RANGE_WRITE, and _WAIT_BEFORE, which waits for what is being written.
 SYNC_WRITE, SYNC_WAIT = 2, 1
+# The disk cannot be read, or what it says is wrong.
+DAMAGE = {os.strerror(code) for code in (errno.EIO, errno.EUCLEAN, errno.EBADMSG)}
+# By its name nothing else is opened than a file, and nobody notices.
+QUIETLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME | os.O_NONBLOCK
+MOUNTS = Path("/proc/self/mounts")
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+TOO_OLD = (
+    "the module ext4lazy that is loaded is older than this program: expected one that writes blocks again;"
+    " unmount its volumes, then run rmmod ext4lazy."
+)
 
 
 class Failure(Exception):
@@ -141,8 +152,9 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def mount_of(named: str) -> Mount:
     path = Path(named).resolve()
-    lines = [line.split(" ") for line in Path("/proc/self/mounts").read_text().splitlines()]
-    found = [fields for fields in lines if re.sub(r"\\(\d{3})", _unescaped, fields[1]) == str(path)]
+    # Names are bytes, and of what Python takes for the end of a line only this one is escaped.
+    lines = [line.split(" ") for line in os.fsdecode(MOUNTS.read_bytes()).split("\n")]
+    found = [each for each in lines if len(each) > 3 and re.sub(r"\\(\d{3})", _unescaped, each[1]) == str(path)]
     if not found:
         raise Failure(f"nothing is mounted on {path}: expected the mount point of an ext4.")
     options = found[-1][3].split(",")
@@ -250,7 +262,7 @@ def files_below(directory: Path, refused: dict[str, str]) -> Iterator[File]:
             if not entry.is_file(follow_symlinks=False):
                 continue
             try:
-                fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME | os.O_NONBLOCK)
+                fd = os.open(entry.path, QUIETLY)
             except OSError as error:
                 refused[entry.path] = os.strerror(error.errno or 0)
                 continue
@@ -355,8 +367,8 @@ def joinable(mount: Mount, room: Room, plan: Plan, goal: int) -> list[File]:
 
 
 class Mover:
-    def __init__(self, rate_mib: int, refused: dict[str, str]) -> None:
-        self.rate = rate_mib * MIB
+    def __init__(self, mount: Mount, rate_mib: int, refused: dict[str, str]) -> None:
+        self.device, self.rate = mount.directory.stat().st_dev, rate_mib * MIB
         self.total, self.refused = 0, refused
         # When the next may be written.
         self.moved, self.due, self.said = 0, 0.0, 0.0
@@ -365,17 +377,21 @@ class Mover:
         """These pieces, in the order of the file; they are written in this order, too."""
         at_most = min(at_most, REWRITE_MAX)
         try:
-            fd = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NOATIME)
+            fd = os.open(file.path, QUIETLY)
         except OSError as error:
             self.refused[file.path] = os.strerror(error.errno or 0)
             return
         try:
-            if os.fstat(fd).st_ino != file.inode:
+            info = os.fstat(fd)
+            # The folders of its path may be others by now.
+            if (info.st_dev, info.st_ino) != (self.device, file.inode) or not stat.S_ISREG(info.st_mode):
                 return
             try:
                 ask(fd, pieces, at_most)
             except OSError as error:
-                if error.errno in (errno.EROFS, errno.ENOTTY):
+                if error.errno in (errno.ENOTTY, errno.EBADF):
+                    raise Failure(TOO_OLD) from None
+                if error.errno == errno.EROFS:
                     raise
                 # What was asked before is written all the same.
                 self.refused[file.path] = os.strerror(error.errno or 0)
@@ -450,9 +466,10 @@ def said(mount: Mount, room: Room) -> str:
     )
 
 
-def run(mount: Mount, asked: argparse.Namespace) -> None:
+def run(mount: Mount, asked: argparse.Namespace) -> int:
+    """The exit status, as fsck(8) has it."""
     refused: dict[str, str] = {}
-    mover, had = Mover(asked.rate, refused), Had()
+    mover, had = Mover(mount, asked.rate, refused), Had()
     room = room_of(mount)
     print(f"free before: {said(mount, room)}")
     while True:
@@ -479,6 +496,10 @@ def run(mount: Mount, asked: argparse.Namespace) -> None:
             break
     for reason, count in Counter(refused.values()).items():
         print(f"{count} files stay: {reason}")
+    damaged = [(path, reason) for path, reason in refused.items() if reason in DAMAGE]
+    for path, reason in damaged:
+        print(f"{path!r}: {reason}")
+    return 4 if damaged else 0
 
 
 def main() -> int:
@@ -496,8 +517,7 @@ def main() -> int:
     try:
         if asked.rate < 1 or not (1 <= asked.goal <= 99 and 1 <= asked.full <= 99):
             raise Failure("--rate takes 1 and more, --goal and --full take 1 to 99.")
-        run(mount_of(asked.mountpoint), asked)
-        return 0
+        return run(mount_of(asked.mountpoint), asked)
     except KeyboardInterrupt:
         print("stopped; what was written again stays there, and the rest where it was")
         return 130
