@@ -335,10 +335,9 @@ except PermissionError:
 
 
 def test_a_program_that_runs_can_be_written_again(sanitizing_bench: Bench) -> None:
-    steps = sanitizing_bench.mounted(
-        formatted_for(sanitizing_bench), python(REWRITTEN, "rewritten"), moved(), options=RELOCATE
-    )
-    booted = boot(sanitizing_bench, steps, formatted_for(sanitizing_bench).file)
+    formatted = formatted_for(sanitizing_bench)
+    steps = sanitizing_bench.mounted(formatted, python(REWRITTEN, "rewritten"), moved(), options=RELOCATE)
+    booted = boot(sanitizing_bench, steps, formatted.file)
     assert booted.text("rewritten.txt").split("\n")[0] == "refused"
     assert stress.statistics(booted)["moved"] > 0
 

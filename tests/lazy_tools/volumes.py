@@ -56,6 +56,18 @@ def stock(*argv: str | Path, accept: Sequence[int] = (0,)) -> str:
     return done.stdout
 
 
+def systemd_accepts(folder: Path, unit: str) -> str:
+    """The text of a unit of a mount point, which systemd finds nothing wrong with."""
+    text = (TOOLS / unit).read_text()
+    instance = folder / unit.replace("@", "@data")
+    instance.write_text(text.replace("/usr/sbin/ext4lazy", "/bin/true"))
+    (folder / "data.mount").write_text("[Mount]\nWhat=/dev/null\nWhere=/data\n")
+    argv = ["systemd-analyze", "verify", "--man=no", instance]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    return text
+
+
 def ext4lazy(*argv: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, TOOLS / "ext4lazy.py", *map(str, argv)],

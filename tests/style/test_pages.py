@@ -14,11 +14,9 @@ FOLDERS = ("guide", "how-to", "reference", "design", "results", "decisions")
 # What stays longer, and why.
 LONG = {
     "ARCHITECTURE.md": "half of it is made: the folders, and who needs whom",
-    "docs/design/crash-explorer.md": "made in part: a table for each kernel",
     "docs/design/safs-design.md": "of SAFS, divided with its crates",
     "docs/reference/interfaces.md": "one list, which is the specification of a C header and of a job",
     "docs/reference/safs-format.md": "a format, looked up by its numbers",
-    "docs/results/torture.md": "made in part: a table for each kernel",
     "docs/results/drive-validation.md": "made: a table for each drive",
     "docs/results/probe-recovery.md": "made: a table for each drive",
 }

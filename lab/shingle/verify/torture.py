@@ -323,7 +323,7 @@ def rows(lives: Sequence[Life]) -> list[tuple[str, ...]]:
     for log_mib, block_bytes in sizes:
         own = [each for each in lives if (each.shape.log_mib, each.shape.made.block_bytes) == (log_mib, block_bytes)]
         found.append((f"{log_mib} MiB", f"{block_bytes:,}", *_sums(own)))
-    return [*found, ("all", "", *_sums(lives))]
+    return found if len(found) == 1 else [*found, ("all", "", *_sums(lives))]
 
 
 def _sums(lives: Sequence[Life]) -> tuple[str, ...]:
@@ -360,7 +360,7 @@ def page_with(page: str, records: Path) -> str:
         lives = [life for *of, life in read if of == [kernel, where]]
         parts.append(f"On {where}, kernel `{kernel}`:\n\n{markdown(lives)}")
     text = "\n".join(parts) or "No series of this configuration is recorded yet.\n"
-    return replaced(page, _BEGIN, _END, f"\n{text}\n", PAGE)
+    return replaced(page, _BEGIN, _END, text, PAGE)
 
 
 def write_page() -> None:
