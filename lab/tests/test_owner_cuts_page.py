@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from shingle.verify import owner_cuts, owner_round, owner_volumes
+from shingle.verify import owner_advice, owner_cuts, owner_round, owner_volumes
 from shingle.verify.owner_cuts import Explored
 from shingle.verify.owner_round import Problem, State
 
@@ -24,12 +24,19 @@ def test_the_page_has_the_table_of_the_records() -> None:
         ("lying", True, Problem.LOST, False),
         ("lying", False, Problem.LOST, True),
         ("lying", False, Problem.NO_END, True),
+        ("lying", True, Problem.NO_END, True),
     ],
 )
 def test_only_a_disk_that_lies_about_a_replay_may_lose(disk: str, replays: bool, problem: Problem, fails: bool) -> None:
     state = State(owner_volumes.find("convert/old"), 1, disk, "7l", "", "", [(problem, "")], replays=replays)
     good = State(owner_volumes.find("convert/old"), 1, disk, "8l", "", "")
     assert owner_cuts.failures(Explored(1, [state, good])) == ([state] if fails else [])
+
+
+def test_advice_may_end_nowhere_only_where_no_superblock_is_left() -> None:
+    gone = (Problem.NO_END, f"convert: 8: /dev/shd0: {owner_advice.NO_VOLUME}.")
+    state = State(owner_volumes.find("convert/crashed"), 1, "lying", "7s1", "", "", [gone], replays=True)
+    assert not owner_cuts.failures(Explored(1, [state]))
 
 
 def test_a_record_is_cut_at_its_commands() -> None:

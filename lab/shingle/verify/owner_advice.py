@@ -28,6 +28,8 @@ def run(*argv: str | Path) -> tuple[int, str]:
 _THIS = re.compile(r"(debugfs -w -c -R '[^']*' \S+), then convert again")
 _GIVEN_UP = re.compile(r"if it gives up at the quota: (.*?; tune2fs -O quota \S+);")
 _BY_HAND = re.compile(r"[Rr]un e2fsck -f\b")
+# What the tool says where no superblock is left.
+NO_VOLUME = "dumpe2fs finds no ext4 there"
 _AGAIN = re.compile(r"run again, it goes on|convert again")
 
 

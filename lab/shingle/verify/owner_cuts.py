@@ -30,7 +30,7 @@ from shingle.failure import Failure
 from shingle.page import replaced
 from shingle.paths import ROOT
 from shingle.verify import crash_round
-from shingle.verify.owner_advice import TOOL, run
+from shingle.verify.owner_advice import NO_VOLUME, TOOL, run
 from shingle.verify.owner_round import Problem, Round, State
 from shingle.verify.owner_volumes import Kind
 
@@ -128,14 +128,16 @@ def failures(explored: Explored) -> list[State]:
     """States that are not as they should be, but for what a disk that lies can do to any ext4.
 
     That is: at boot it is mounted and cannot be read, until the tool runs again; or a log was written or sent
-    home, and the disk has that it is there, or empty, but not all that is or was in it.
+    home, and the disk has that it is there, or empty, but not all that is or was in it. The advice has an end, but
+    where e2fsck replays over the only superblock what tune2fs wrote in the log's place.
     """
-    return [
-        state
-        for state in explored.states
-        if state.problems
-        and not (state.disk == "lying" and (state.replays or all(what is Problem.BOOT for what, _ in state.problems)))
-    ]
+    return [state for state in explored.states if state.problems and not _excused(state)]
+
+
+def _excused(state: State) -> bool:
+    if state.disk != "lying" or any(what is Problem.NO_END and NO_VOLUME not in said for what, said in state.problems):
+        return False
+    return state.replays or all(what is Problem.BOOT for what, _ in state.problems)
 
 
 def lines(explored: Explored, built: build.Built) -> list[dict[str, Any]]:
