@@ -28,6 +28,7 @@ from shingle.catalogue.fs import FileSystem
 from shingle.machine import job, machine
 from shingle.machine.machine import Boot, Outcome
 from shingle.machine.progress import Terminal
+from shingle.verify import e2fsck
 
 GIB = 1 << 30
 # Small enough to format in a second or two, large enough for every file system.
@@ -159,7 +160,7 @@ class Bench:
         """A copy of the image with its ext4 journal replayed, as the next mount would."""
         image = self.exported(drive_file)
         done = subprocess.run(
-            ["/sbin/e2fsck", "-E", "journal_only", "-fy", str(image)],
+            [*e2fsck.REPLAY, str(image)],
             capture_output=True, text=True, timeout=_E2FSCK_LIMIT_S, check=False,
         )  # fmt: skip
         assert done.returncode in (0, 1), f"replaying the journal failed:\n{done.stdout}{done.stderr}"
@@ -175,7 +176,7 @@ class Bench:
         self.assert_image_clean(image)
         return image
 
-    def assert_image_clean(self, image: Path, check: Sequence[str] = ("/sbin/e2fsck", "-fn")) -> None:
+    def assert_image_clean(self, image: Path, check: Sequence[str] = e2fsck.CHECK) -> None:
         done = subprocess.run(
             [*check, str(image)], capture_output=True, text=True, timeout=_E2FSCK_LIMIT_S, check=False
         )

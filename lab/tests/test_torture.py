@@ -35,6 +35,21 @@ def test_a_series_has_each_feature_and_logs_as_users_have_them(seed: int) -> Non
     assert {shape.log_mib for shape in many} == {4, 16, 64, 256, 1024}
 
 
+def test_what_e2fsck_would_repair_is_a_complaint(tmp_path: Path) -> None:
+    """Also behind the replay, which repairs nothing of it."""
+    image = tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["/sbin/mke2fs", "-q", "-F", "-t", "ext4", image], check=True)
+    torture.assert_clean(image, "a new volume")
+    for wrong in ("set_inode_field <2> links_count 9", "clri <11>"):
+        torn = tmp_path / "torn"
+        torn.write_bytes(image.read_bytes())
+        subprocess.run(["/sbin/debugfs", "-w", "-R", wrong, torn], check=True, capture_output=True)
+        with pytest.raises(Failure, match="e2fsck is not content"):
+            torture.assert_clean(torn, wrong)
+
+
 def test_mke2fs_makes_each_of_the_first_fifty_six_volumes(tmp_path: Path) -> None:
     """All logs with all features, where each log has each feature once at least."""
     disk, journal = tmp_path / "disk", tmp_path / "journal"

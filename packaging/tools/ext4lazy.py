@@ -910,7 +910,7 @@ def agreed(volume: Volume, steps: Sequence[Step], journal_mib: int | None = None
 
 def _agreed(volume: Volume, steps: Sequence[Step], journal_mib: int | None) -> bool:
     print(f"{volume.path}: ext4, {size_text(volume.size)}")
-    if stat.S_ISBLK(volume.path.stat().st_mode):
+    if stat.S_ISBLK(volume.path.stat().st_mode) and shutil.which("lsblk"):
         disk = run(["lsblk", "-n", "-s", "-o", "MODEL", volume.path], accept=(0, 1, 32)).split("\n")
         say("disk", ", ".join(dict.fromkeys(one.strip() for one in disk if one.strip())) or "of no model")
     for name, key in (("label", "volume name"), ("last mounted on", "Last mounted on"), ("UUID", "UUID")):

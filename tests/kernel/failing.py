@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Runs in the machine: lets allocations fail below journal_lazy's functions.
+"""Runs in the machine: lets allocations fail below journal_lazy's functions, or below one that is named.
 
     failing.py mounts OPTIONS    mount, with the first allocation failing, then the second, … until none is left to fail
-    failing.py start PERCENT     from now on, of each hundred so many fail, in whatever task
+    failing.py start PERCENT [FUNCTION]
+                                 from now on, of each hundred so many fail, in whatever task
     failing.py stop              prints how many did
 
 Failures come from the kernel's own fault injection (failslab, fail_page_alloc) with its filter on the stack.
@@ -33,11 +34,14 @@ def get(path: str) -> str:
     return Path(path).read_text()
 
 
-def our_code() -> tuple[int, int]:
-    """The kernel's text from the first of our functions in jbd2 to the end of the last."""
+def code(function: str | None) -> tuple[int, int]:
+    """The kernel's text of a function, or from the first of our functions in jbd2 to the end of the last."""
     lines = map(str.split, get("/proc/kallsyms").splitlines())
     symbols = sorted((int(address, 16), name) for address, kind, name in lines if kind in "tT")
     names = [name for _, name in symbols]
+    if function is not None:
+        at = names.index(function)
+        return symbols[at][0], symbols[at + 1][0]
     # Linked one behind the other: jmap.o first, lazy_scrub.o last.
     first = next(at for at, name in enumerate(names) if name.startswith("jbd2_jmap_"))
     last = max(at for at, name in enumerate(names) if re.fullmatch(r"jbd2_lazy_scrub_\w+|scrub_\w+", name))
@@ -47,8 +51,8 @@ def our_code() -> tuple[int, int]:
     return symbols[first][0], symbols[last + 1][0]
 
 
-def prepare(percent: int) -> None:
-    first, end = our_code()
+def prepare(percent: int, function: str | None = None) -> None:
+    first, end = code(function)
     for kind in KINDS:
         for name, value in {
             "probability": 0,
@@ -124,6 +128,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "mounts":
         mounts(sys.argv[2])
     elif sys.argv[1] == "start":
-        prepare(int(sys.argv[2]))
+        prepare(int(sys.argv[2]), *sys.argv[3:])
     else:
         print(f"failed {failed()}")

@@ -30,6 +30,7 @@ from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
 from shingle.machine.console import Trouble
 from shingle.paths import IN_MACHINE, TIDY
+from shingle.verify import e2fsck
 from shingle.verify.crash_blocks import Blocks
 
 pytestmark = pytest.mark.machine
@@ -597,16 +598,13 @@ class Record:
         cut = self.tool(
             "cut", self.disk, self.file, f"random:{seed}", "--after", str(early), *self.kind, "--raw", "-o", image
         ).strip()
-        done = subprocess.run(
-            ["/sbin/e2fsck", "-E", "journal_only", "-fy", image], capture_output=True, text=True, timeout=300,
-            check=False,
-        )  # fmt: skip
+        done = subprocess.run([*e2fsck.REPLAY, image], capture_output=True, text=True, timeout=300, check=False)
         wrong = [] if done.returncode in (0, 1) else [done.stdout]
         place = int(re.match(r"\d+", cut)[0])  # type: ignore[index]
         wrong += wrong_blocks(self.bench, image, self.blocks, self.marks, place)
         # Replayed and not yet mounted: whoever deletes orphans is the next mount, or this.
-        subprocess.run(["/sbin/e2fsck", "-fp", image], capture_output=True, timeout=300, check=False)
-        clean = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, timeout=300, check=False)
+        subprocess.run(["/sbin/e2fsck", "-p", image], capture_output=True, timeout=300, check=False)
+        clean = subprocess.run([*e2fsck.CHECK, image], capture_output=True, text=True, timeout=300, check=False)
         if clean.returncode:
             wrong.append(f"e2fsck: {clean.stdout}")
         image.unlink()

@@ -28,6 +28,7 @@ from kernel.test_kept_log import kept
 from shingle.machine import job
 from shingle.machine.console import Trouble
 from shingle.paths import ROOT
+from shingle.verify import e2fsck
 
 pytestmark = pytest.mark.machine
 
@@ -141,8 +142,8 @@ def assert_survives(bench: Bench, volume: Volume, *, image: bool = True) -> None
         bench.assert_clean(stock.saved_drive)
         return
     # The machine has both devices; what e2fsck is not content with fails the step.
-    check = job.run(["/sbin/e2fsck", "-fn", volume.device])
-    replay = job.run(["/sbin/e2fsck", "-E", "journal_only", "-y", volume.device], may_fail=True)
+    check = job.run([*e2fsck.CHECK, volume.device])
+    replay = job.run([*e2fsck.REPLAY, volume.device], may_fail=True)
     for booted, steps in ((ran, [replay, check]), (again, [check]), (stock, [check])):
         volume.boot(bench, [*volume.before, *steps], booted.saved_drive)
 

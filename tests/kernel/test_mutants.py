@@ -39,7 +39,7 @@ from shingle.failure import Failure
 from shingle.machine import job
 from shingle.machine.console import Trouble
 from shingle.paths import ROOT
-from shingle.verify import crash, crash_workload
+from shingle.verify import crash, crash_workload, e2fsck
 
 pytestmark = pytest.mark.machine
 
@@ -273,7 +273,7 @@ def half_resized(bench: Bench) -> None:
         assert again.text("again.txt") == ran.text("written.txt"), "the tree changed"
     assert "the log holds another superblock" in lazy.outcome.console, lazy.outcome.console
     # Stock ext4 does not look either, and is wrong until its next mount; so e2fsck replays.
-    replay = job.run(["/sbin/e2fsck", "-E", "journal_only", "-fy", job.DEVICE], may_fail=True)
+    replay = job.run([*e2fsck.REPLAY, job.DEVICE], may_fail=True)
     steps = [replay, *test_kept_log.mounted(manifest("stock.txt"), options="")]
     stock = bench.boot(steps, drive=ran.saved_drive, save=True)
     assert stock.text("stock.txt") == ran.text("written.txt")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from kernel import stress, test_data_in_order, test_mutants
+from kernel import stress, test_data_in_order, test_mutants, test_no_memory
 from kernel.test_data_in_order import BLOCKS, BOTH, FILES, RELOCATE, boot, formatted_for, moved, work
 from shingle.build import build
 from shingle.failure import Failure
@@ -102,6 +102,7 @@ GUARDS = (
     Guard("relocate-fsync-forgets", partial(cut, states=60), r"and \d+ was synced"),
     Guard("relocate-needs-the-tree", unreadable, r"ended with|status"),
     Guard("relocate-split-committed", split, HOLDS),
+    Guard("relocate-leaks", test_no_memory.some_unmoved, "e2fsck -fn is not content", base="sanitize"),
     Guard("stream-needs-each-bitmap", test_data_in_order.bitmaps, "blocks are wrong|Input/output error"),
     Guard("stream-forgets-freed", test_data_in_order.stretches, "KUnit: .*test_stream_freed", base="sanitize"),
     Guard("relocate-tears", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""journal_lazy without memory: allocations fail below its functions; a mount works or is refused, no data are lost."""
+"""Allocations fail below our functions: a mount works or is refused, blocks move or stay, no data are lost."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from kernel import stress
+from kernel import stress, test_data_in_order
+from kernel.test_data_in_order import BOTH, work
 from shingle.machine import job
 
 pytestmark = [pytest.mark.machine, pytest.mark.sanitize]
@@ -76,3 +77,27 @@ def test_a_mount_works_or_is_refused_and_a_mounted_one_loses_nothing(sanitizing_
 @pytest.mark.parametrize("percent", [2, 10, 50, 100])
 def test_the_same_with_few_and_with_all_allocations_failing(sanitizing_bench: Bench, percent: int) -> None:
     hungry(sanitizing_bench, percent=percent, operations=3000, journal_mib=stress.TINY_JOURNAL_MIB)
+
+
+def unmoved(bench: Bench, percent: int) -> int:
+    """How many blocks moved all the same, while of each hundred allocations below the exchange so many failed."""
+    formatted = test_data_in_order.formatted_for(bench)
+    steps = bench.mounted(
+        formatted, work("make", 2, 2048), failing("start", str(percent), "ext4_ext_relocate", stdout="start.txt"),
+        work("overwrite", SEED, 300), failing("stop", stdout="stop.txt"), test_data_in_order.moved(), work("check"),
+        # Short runs move, so a tree has many leaves, and a split takes blocks.
+        options=f"{BOTH},data_stretch_kb=64",
+    )  # fmt: skip
+    booted = test_data_in_order.boot(bench, steps, formatted.file, save=True, tools=(PROGRAM,))
+    assert count(booted.text("stop.txt"), "failed") > 20
+    test_data_in_order.assert_kept(bench, booted)
+    return stress.statistics(booted)["moved"]
+
+
+def some_unmoved(bench: Bench) -> None:
+    assert unmoved(bench, percent=10) > 500
+
+
+def test_blocks_move_or_stay_and_lose_nothing(sanitizing_bench: Bench) -> None:
+    some_unmoved(sanitizing_bench)
+    assert unmoved(sanitizing_bench, percent=100) == 0

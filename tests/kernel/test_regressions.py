@@ -30,6 +30,7 @@ from shingle.machine import job
 from shingle.machine.console import Trouble
 from shingle.paths import ROOT, run_directory
 from shingle.runs.record import counter_changes
+from shingle.verify import e2fsck
 
 pytestmark = pytest.mark.machine
 
@@ -402,7 +403,7 @@ def test_cuts_in_an_online_resize_lose_nothing_that_was_synced(bench: Bench, log
         left, cut = life.boot(bench, mounted(*steps, work("wait")), save=True, cut=number, faults=reordering(bench))
         assert left.outcome.power_cut
         bench.assert_clean(cut.drive, recover=True)
-        replay = job.run(["/sbin/e2fsck", "-E", "journal_only", "-fy", job.DEVICE], may_fail=True)
+        replay = job.run([*e2fsck.REPLAY, job.DEVICE], may_fail=True)
         look = mounted(work("check", SEED), work("load", SEED, 1), work("check", SEED))
         looked, _ = cut.boot(bench, [job.mount("ext4", f"ro,{LAZY}", may_fail=True)])
         refused.append(looked.outcome.steps[-1].status != 0)

@@ -29,6 +29,7 @@ from kernel.test_snapshots import (
 from shingle.catalogue import faults
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import console, job
+from shingle.verify import e2fsck
 
 pytestmark = pytest.mark.machine
 
@@ -141,10 +142,8 @@ def test_each_kind_of_block_may_go_bad_and_stock_recovery_does_not_notice(bench:
 
 def checked(bench: Bench, image: Path) -> tuple[bool, int, str]:
     """Whether stock e2fsck complains about a log, what it finds then, and how many files there are."""
-    replay = subprocess.run(
-        ["/sbin/e2fsck", "-E", "journal_only", "-fy", image], capture_output=True, text=True, check=False
-    )
-    done = subprocess.run(["/sbin/e2fsck", "-fn", image], capture_output=True, text=True, check=False)
+    replay = subprocess.run([*e2fsck.REPLAY, image], capture_output=True, text=True, check=False)
+    done = subprocess.run([*e2fsck.CHECK, image], capture_output=True, text=True, check=False)
     return "error" in replay.stdout, done.returncode, done.stdout.splitlines()[-1].partition(": ")[2]
 
 

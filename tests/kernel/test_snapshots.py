@@ -15,6 +15,7 @@ from kernel import stress
 from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
 from shingle.machine import job
+from shingle.verify import e2fsck
 
 pytestmark = pytest.mark.machine
 
@@ -169,7 +170,7 @@ def test_stock_tools_and_kernels_see_nothing_of_it(bench: Bench) -> None:
     assert stock.text("stock.txt") == ran.text("ran.txt")
     bench.assert_clean(stock.saved_drive)
     image = bench.exported(ran.saved_drive)
-    replay = ["/sbin/e2fsck", "-E", "journal_only", "-p", str(image)]
+    replay = [*e2fsck.REPLAY, str(image)]
     done = subprocess.run(replay, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (0, 1) and "rror" not in done.stdout + done.stderr, done.stdout + done.stderr
     bench.assert_image_clean(image)

@@ -43,7 +43,7 @@ _MODULES = (
 )  # fmt: skip
 _PROGRAMS = (
     "/bin/dash", "/bin/mount", "/bin/umount", "/sbin/losetup", "/sbin/dmsetup", "/sbin/fsck", "/sbin/blkid",
-    "/sbin/blockdev", "/sbin/modprobe", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs",
+    "/bin/lsblk", "/sbin/blockdev", "/sbin/modprobe", "/sbin/e2fsck", "/sbin/mke2fs", "/sbin/tune2fs", "/sbin/dumpe2fs",
     "/sbin/debugfs", "/usr/bin/python3",
 )  # fmt: skip
 

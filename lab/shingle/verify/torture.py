@@ -37,6 +37,7 @@ from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.page import replaced
 from shingle.paths import IN_MACHINE, ROOT, run_folder
+from shingle.verify import e2fsck
 from shingle.verify.crash_workload import BLOCKS_PROGRAM
 
 STRESS = IN_MACHINE / "stress.sh"
@@ -373,9 +374,9 @@ def write_page() -> None:
 def assert_clean(image: Path, what: str, journal: Path | None = None) -> None:
     """Stock e2fsck replays the journal of an image and then finds nothing."""
     outside = () if journal is None else ("-j", str(journal))
-    for arguments, accepted in (("-E", "journal_only", "-fy"), (0, 1)), (("-fn",), (0,)):
+    for argv, accepted in (e2fsck.REPLAY, (0, 1)), (e2fsck.CHECK, (0,)):
         done = subprocess.run(
-            ["/sbin/e2fsck", *outside, *arguments, image],
+            [*argv, *outside, image],
             capture_output=True, text=True, timeout=_E2FSCK_LIMIT_S, check=False,
         )  # fmt: skip
         if done.returncode not in accepted:
