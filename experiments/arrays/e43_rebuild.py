@@ -80,7 +80,7 @@ class Resilver(workload.Plan):
         told = {
             "name": RESILVER, "filename": job.DEVICE, "rw": "randwrite" if self.scattered else "write",
             "bs": PIECE_BYTES, "size": round(RESILVER_BYTES * self.scales[RESILVER]), "iodepth": AT_ONCE,
-            "ioengine": "libaio", "direct": 1, "randseed": self.seed, "allow_mounted_write": 1,
+            "ioengine": "libaio", "direct": 1, "randrepeat": 0, "randseed": self.seed, "allow_mounted_write": 1,
             # One word over and over, which takes no memory of the host.
             "buffer_pattern": "0x5a5a5a5a",
         }  # fmt: skip

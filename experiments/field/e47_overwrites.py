@@ -26,7 +26,7 @@ FILE_SYSTEMS = (STOCK, OFF, ON, "f2fs", "nilfs2", "btrfs", "xfs")
 # has all that is synced in its cache. How many a drive follows, with a flush behind each write, is not public.
 CACHED, CACHED_STREAM_RUNS = (STOCK, OFF, ON, "f2fs"), 1
 SKEWED, EVEN = "zipf", "uniform"
-DISTRIBUTIONS = {SKEWED: "zipf:1.1", EVEN: "random"}
+DISTRIBUTIONS = {SKEWED: "zipf:1.1:0.5", EVEN: "random"}
 FULL_PERCENT = (50, 70, 90)
 BLOCK_BYTES = 4096
 # After how many blocks there is an fsync; 0: never.
@@ -64,7 +64,7 @@ class Overwrites(workload.Plan):
                 f"io_size={round(WRITTEN_BYTES * scale / len(PARTS))}", f"fsync={self.fsync_every}", "ioengine=psync",
                 "overwrite=1", "fallocate=none", "invalidate=0", "disk_util=0", "thread=1", "",
             ])  # fmt: skip
-            # Each part draws blocks of its own, and of Zipf the same ones are likely: fio hashes a block's rank.
+            # Each part draws for itself. The centre, of which the blocks are hashed, keeps the popular ones the same.
             found += fio.steps(part, text, seed=self.seed * len(PARTS) + number, only_create=False)
             found.append(job.sync(phase=part))
         return [*found, clean, job.umount(phase=workload.UNMOUNT), clean]

@@ -146,7 +146,8 @@ def fio(directory: str, seed: int) -> Ends:
     ends = {}
     # fio's own clock is the processor's, which does not know virtual time.
     argv = ["fio", f"--directory={directory}", "--output-format=json", "--clocksource=clock_gettime", "--thread"]
-    argv += ["--bs=4k", f"--size={_FIO_BYTES}", "--verify=crc32c", "--verify_fatal=1", f"--randseed={seed}"]
+    argv += ["--bs=4k", f"--size={_FIO_BYTES}", "--verify=crc32c", "--verify_fatal=1"]
+    argv += ["--randrepeat=0", f"--randseed={seed}"]
     for pattern, engine, direct in _FIO:
         name = f"{pattern} {engine}{' direct' if direct else ''}"
         ends[name] = _FAILED

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Workloads that are files: what the scale changes, what is wrong with a file, and what fio says."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,3 +73,17 @@ def test_what_runs_for_a_time_can_run_for_less_with_the_same_files() -> None:
     for longer, short in loads:
         assert short["args"]["duration_s"] == pytest.approx(0.2 * longer["args"]["duration_s"])
         assert short["args"]["filesets"] == longer["args"]["filesets"]
+
+
+def test_another_seed_writes_elsewhere_and_the_same_one_does_not(tmp_path: Path) -> None:
+    def places(seed: int) -> list[str]:
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        job = ("--name=one", "--ioengine=null", "--rw=randwrite", "--size=1g", "--io_size=1m", f"--write_iolog={log}")
+        subprocess.run(["fio", *job, *fio.seeded(seed)], check=True, capture_output=True, cwd=tmp_path)
+        return [line.split(" write ")[1] for line in log.read_text().splitlines() if " write " in line]
+
+    first = places(1)
+    assert len(first) == 256
+    assert first == places(1)
+    assert first != places(2)

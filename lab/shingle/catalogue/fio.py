@@ -120,6 +120,11 @@ def scaled(text: str, scale: float, time_scale: float) -> str:
     return _SCALED.sub(times, text)
 
 
+def seeded(seed: int) -> list[str]:
+    """Another seed, other places: as long as fio repeats itself (randrepeat, its default) 3.33 passes over the seed."""
+    return ["--randrepeat=0", f"--randseed={seed}"]
+
+
 def steps(name: str, text: str, *, seed: int, only_create: bool) -> list[job.Step]:
     """Runs the jobs, or only makes their files."""
     file, said = f"/run/{name}.fio", f"{name}.fio.json"
@@ -129,7 +134,7 @@ def steps(name: str, text: str, *, seed: int, only_create: bool) -> list[job.Ste
         # Its own clock is the processor's, which does not know virtual time.
         "--clocksource=clock_gettime",
         # The drive keeps what is written.
-        "--zero_buffers", f"--randseed={seed}", *(["--create_only=1"] if only_create else []), file,
+        "--zero_buffers", *seeded(seed), *(["--create_only=1"] if only_create else []), file,
     ]  # fmt: skip
     folders = {place for each in _options(text) if each.key == "directory" for place in each.value.split(":")}
     wanted = sorted(folders - {job.MOUNT_POINT, f"{job.MOUNT_POINT}/"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shingle.catalogue import workload
+from shingle.catalogue import fio, workload
 from shingle.machine import job
 
 PREPARE, OVERWRITE = "Prepare", "OverwriteSynced"
@@ -33,9 +33,9 @@ class Synced(workload.Plan):
         flag = [job.run(["/usr/bin/chattr", "+j", file])] if self.journalled else []
         where = ["--rw=write", f"--filename={file}.log"] if self.append else ["--rw=randwrite", f"--filename={file}"]
         size = count * BLOCK_BYTES if self.append else span
-        fio = [
+        argv = [
             "/usr/bin/fio", "--name=synced", *where, f"--bs={BLOCK_BYTES}", f"--size={size}",
-            f"--io_size={count * BLOCK_BYTES}", f"--fsync={FSYNC_EVERY}", f"--randseed={self.seed}",
+            f"--io_size={count * BLOCK_BYTES}", f"--fsync={FSYNC_EVERY}", *fio.seeded(self.seed),
             "--fallocate=none", "--overwrite=0", "--ioengine=sync", "--thread",
         ]  # fmt: skip
         clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
@@ -45,7 +45,7 @@ class Synced(workload.Plan):
             job.drop_caches(),
             clean,
             *flag,
-            job.run(fio, stdout="fio.txt", phase=OVERWRITE),
+            job.run(argv, stdout="fio.txt", phase=OVERWRITE),
             clean,
             job.umount(phase=workload.UNMOUNT),
             clean,
