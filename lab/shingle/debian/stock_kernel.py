@@ -251,7 +251,8 @@ lazy() { cat "/sys/fs/ext4lazy/$1/journal_lazy/$2"; }
 # What the last lazy mount found in its log, in blocks.
 kept() { dmesg | sed -n 's/.*JBD2: .*: kept \\([0-9]*\\) blocks in the log.*/\\1/p' | tail -n 1; }
 for module in MODULES; do modprobe $module || fail "no module $module"; done
-. /script
+# Nobody types at the console.
+. /script </dev/null
 say done
 reboot -f
 sleep 60
