@@ -144,7 +144,11 @@ def checked(bench: Bench, image: Path) -> tuple[bool, int, str]:
     """Whether stock e2fsck complains about a log, what it finds then, and how many files there are."""
     replay = subprocess.run([*e2fsck.REPLAY, image], capture_output=True, text=True, check=False)
     done = subprocess.run([*e2fsck.CHECK, image], capture_output=True, text=True, check=False)
-    return "error" in replay.stdout, done.returncode, done.stdout.splitlines()[-1].partition(": ")[2]
+    return (
+        bool(re.search("error|corrupt", replay.stdout)),
+        done.returncode,
+        done.stdout.splitlines()[-1].partition(": ")[2],
+    )
 
 
 def test_stock_recovery_would_have_noticed(bench: Bench) -> None:

@@ -26,7 +26,7 @@ from shingle.build import build
 from shingle.failure import Failure
 from shingle.machine import job, machine
 from shingle.machine.console import Trouble, diagnose
-from shingle.verify import crash_round, crash_state
+from shingle.verify import crash_round, crash_state, e2fsck
 from shingle.verify.crash_workload import LAZY, MARKS, STOCK
 from shingle.verify.owner_advice import LIMIT_S, PATH, TOOL, last, owner, run
 from shingle.verify.owner_volumes import FILES, Kind
@@ -39,8 +39,6 @@ _UUID = "5b1e6e00-0000-4000-8000-000000000003"
 _HASH_SEED = "5b1e6e00-0000-4000-8000-000000000004"
 _BATCH = 100
 _MAGIC, _EVENT = b"SHGLREC1", struct.Struct("<IIQQI4x")
-# All that e2fsck -fn may ask, once the last orphan is gone.
-_NO_ORPHANS = "Feature orphan_present is set but orphan file is clean.\nClear? no"
 # What convert checks and makes a log of (packaging/tools/ext4lazy.py, _pack).
 _COPY = " /var/tmp/ext4lazy-"
 _WRITE, _FLUSH, _COMPLETE, _MARK = 1, 2, 3, 4
@@ -360,12 +358,10 @@ class Round:
         if not ended:
             state.problems.append((Problem.NO_END, f"{named}{did[-1]}"))
             return
-        if "orphan_file" in " ".join(state.kind.mkfs):
-            # Lets go of orphans, as at boot; with -f it would repair more.
-            run("e2fsck", "-p", image)
-        status, said = run("e2fsck", "-f", "-n", image)
-        rest = said.replace(_NO_ORPHANS, "")
-        if status != 0 and (rest == said or "? no" in rest):
+        if e2fsck.ORPHAN_FILE in " ".join(state.kind.mkfs):
+            run(*e2fsck.BOOT, image)
+        status, said = run(*e2fsck.CHECK, image)
+        if not e2fsck.is_content(status, said):
             state.problems.append((Problem.UNCLEAN, f"{named}e2fsck -fn: {status}: {' '.join(said.split())[:300]}"))
         number = pool.add(image)
         state.looks.append((f"{named}stock", STOCK, number))
