@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Workloads that are files: what the scale changes, what is wrong with a file, and what fio says."""
 
+import re
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from shingle.catalogue import fio, workload
 from shingle.failure import Failure
 from shingle.paths import ROOT
+from shingle.runs import experiment
 
 PERSONALITY = ROOT / "workloads/mailserver.toml"
 JOBS = ROOT / "workloads/random-write.fio"
@@ -87,3 +90,29 @@ def test_another_seed_writes_elsewhere_and_the_same_one_does_not(tmp_path: Path)
     assert len(first) == 256
     assert first == places(1)
     assert first != places(2)
+
+
+@pytest.mark.parametrize("distribution", ["zipf", "uniform"])
+def test_each_part_of_e47_draws_for_itself_and_popular_blocks_stay_popular(tmp_path: Path, distribution: str) -> None:
+    plan = next(each.plan for each in experiment.find("e47-overwrites").runs(0.1, 1) if distribution in each.label)
+    texts = [str(step["text"]) for step in plan.steps() if "[overwrite]" in str(step.get("text"))]
+    seeds = [each for step in plan.steps() for each in step.get("argv", ()) if str(each).startswith("--rand")]
+    parts = []
+    for number in (0, 1):
+        file, log = tmp_path / f"{number}.fio", tmp_path / f"{number}.log"
+        text = re.sub("(?m)^(directory|io_size|ioengine)=.*\n", "", texts[number])
+        file.write_text(f"{text}io_size=20m\nioengine=null\nwrite_iolog={log}\n")
+        subprocess.run(
+            ["fio", *seeds[2 * number : 2 * number + 2], file], check=True, capture_output=True, cwd=tmp_path
+        )
+        parts.append([line.split(" write ")[1] for line in log.read_text().splitlines() if " write " in line])
+    first, second = parts
+    assert len(first) == len(second) == 5120
+    same = sum(a == b for a, b in zip(first, second, strict=True))
+    assert same < 512, "the same blocks in the same order"
+    top = [Counter(part).most_common(1)[0] for part in parts]
+    if distribution == "zipf":
+        assert top[0][0] == top[1][0]
+        assert min(times for _, times in top) > 400
+    else:
+        assert max(times for _, times in top) < 10
