@@ -50,8 +50,13 @@ def test_promises_agree_with_a_trivial_model() -> None:
                 assert held[path] == (last[-1].partition("\t")[2] or None)
 
 
-def state(complaint: str | None = None) -> State:
-    return State("7l", 0, 7, "l", "", 0, 1, complaint)
+# What e2fsck says of a replay and of a check where nothing is wrong.
+REPLAYED = {"status": 0, "text": "e2fsck 1.47.0 (5-Feb-2023)\nIMAGE: recovering journal\n"}
+CHECKED = {"status": 0, "text": "Pass 1: Checking inodes, blocks, and sizes\n"}
+
+
+def state(name: str = "7l", replay: dict[str, object] = REPLAYED, check: dict[str, object] = CHECKED) -> State:
+    return State(name, 0, 7, "l", "", 0, 1, (replay, check))
 
 
 TREES = {"1": {"a": "f 644 1", "d": "d 755"}, "2": {"d": "d 755"}}
@@ -73,7 +78,13 @@ def test_every_kind_of_problem_is_one() -> None:
     assert judged({"tree": "1"}, {"tree": "1"}, held={"a": "f 600 1"}).problems
     assert judged({"tree": "1"}, {"tree": "1"}, held={"d": None}).problems
     assert judged({"error": "mounting: EIO"}, {"tree": "1"}).problems
-    assert crash_state.judge(state("e2fsck"), LOOKED, [{"tree": "1"}] * 2, TREES, {}).problems == ("e2fsck",)
+    for found in (
+        state(check={"status": 4, "text": "Block bitmap differences: +7\nFix? no\n"}),
+        state(replay={"status": 1, "text": f"{REPLAYED['text']}Free blocks count wrong (5, counted=6).\nFix? yes\n"}),
+        state(replay={"status": 0, "text": "IMAGE: recovering journal\nJournal checksum error found in IMAGE\n"}),
+    ):
+        (problem,) = crash_state.judge(found, LOOKED, [{"tree": "1"}] * 2, TREES, {}).problems
+        assert problem.startswith("e2fsck, ")
 
 
 def test_only_a_lazy_mount_may_refuse_and_only_with_its_sentence() -> None:
@@ -148,11 +159,11 @@ def test_what_was_synced_before_a_cut_is_still_there_after_the_next() -> None:
 
 
 def test_depth_is_the_number_of_cuts() -> None:
-    assert [State(name, 0, 0, "l", "", 0, 1, None).depth for name in ("7l", "7l/L/3k", "7l/L/3k/S/1l")] == [1, 2, 3]
+    assert [state(name).depth for name in ("7l", "7l/L/3k", "7l/L/3k/S/1l")] == [1, 2, 3]
 
 
 def test_what_the_kernel_says_is_told_apart_by_state() -> None:
-    states = [State(name, 0, 0, "l", "", 0, 1, None) for name in ("1l", "2k", "3l")]
+    states = [state(name) for name in ("1l", "2k", "3l")]
     console = "boot\n[ 0.1] crash: 1l\nfine\ncrash: 2k\nWARNING: CPU: 0 PID: 1 at fs\nmore\ncrash: 3l\n"
     said = crash_round.by_state(console, [each.name for each in states])
     assert list(said.items()) == [("1l", "fine"), ("2k", "WARNING: CPU: 0 PID: 1 at fs\nmore"), ("3l", "")]

@@ -13,6 +13,7 @@ import json
 import mmap
 import random
 import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,11 +152,13 @@ def test_cuts_under_load_lose_nothing_that_was_synced(
     choose = random.Random(seed)
     life, broken, cuts = worked(log_mib), reordering(bench), list[int]()
     for _ in range(CUTS):
-        cuts.append(choose.randrange(100, 1200))
-        steps = mounted(work("check", SEED), work("load", SEED, ENDLESS))
+        check = work("check", SEED) | {"phase": "check"}
+        _, begun = within(life.boot(bench, mounted(check))[0], "check")
+        cuts.append(begun + choose.randrange(100, 1200))
+        steps = mounted(check, work("load", SEED, ENDLESS))
         left, life = life.boot(bench, steps, save=True, cut=cuts[-1], faults=broken)
-        print(f"log of {log_mib} MiB, SEED={seed}, cuts={cuts}")
-        assert left.outcome.power_cut
+        print(f"log of {log_mib} MiB, SEED={seed}, cuts={cuts}, load from {begun}")
+        assert left.outcome.power_cut and left.outcome.steps[-1].phase == "check", "the load had not begun"
         bench.assert_clean(life.drive, recover=True)
     stock, _ = life.boot(bench, mounted(work("check", SEED), options=""))
     filled = [oracle("fill", "/mnt/filled", str(seed)), oracle("drain", "/mnt"), job.drop_caches()]
@@ -402,7 +405,12 @@ def test_cuts_in_an_online_resize_lose_nothing_that_was_synced(bench: Bench, log
     for number in cuts:
         left, cut = life.boot(bench, mounted(*steps, work("wait")), save=True, cut=number, faults=reordering(bench))
         assert left.outcome.power_cut
-        bench.assert_clean(cut.drive, recover=True)
+        image = bench.exported(cut.drive)
+        done = subprocess.run([*e2fsck.REPLAY, image], capture_output=True, text=True, check=False)
+        # Stock ext4, too, leaves the last group so between two steps of a resize, and then e2fsck repairs it.
+        between = number < ended and "Last group block bitmap uninitialized." in done.stdout
+        assert between or e2fsck.is_replayed(done.returncode, done.stdout), done.stdout
+        bench.assert_image_clean(image)
         replay = job.run([*e2fsck.REPLAY, job.DEVICE], may_fail=True)
         look = mounted(work("check", SEED), work("load", SEED, 1), work("check", SEED))
         looked, _ = cut.boot(bench, [job.mount("ext4", f"ro,{LAZY}", may_fail=True)])

@@ -7,7 +7,7 @@ use crash_drive::record;
 use crash_drive::states::{Disk, States};
 use crash_tool::choose::{contents, Cut, Cuts, Fate};
 use crash_tool::damage::Healthy;
-use crash_tool::fsck::{self, Verdict};
+use crash_tool::fsck::{self, Said};
 use crash_tool::history::History;
 use crash_tool::image;
 use crash_tool::log::Log;
@@ -87,8 +87,6 @@ struct Kind {
 #[serde(deny_unknown_fields)]
 struct Plan {
     flush_ignored: bool,
-    /// e2fsck -p comes between the replay and the check.
-    preen: bool,
     /// Hashes of states that were checked before.
     seen: Vec<String>,
     sources: Vec<Source>,
@@ -147,7 +145,7 @@ struct Damaged {
 
 /// A state, for the caller.
 #[derive(Serialize)]
-struct Chosen<'a> {
+struct Chosen {
     name: String,
     source: usize,
     place: usize,
@@ -156,7 +154,8 @@ struct Chosen<'a> {
     /// Numbers in the file of states.
     cut: u32,
     replayed: Option<u32>,
-    complaint: Option<&'a str>,
+    /// Of the replay and of the check.
+    e2fsck: [Said; 2],
 }
 
 /// What a source had to offer, after its states.
@@ -394,7 +393,6 @@ fn make_states(plan: &Plan, output: &Path, scratch: &Path) -> io::Result<()> {
         seen: plan.seen.iter().cloned().collect(),
         states: Vec::new(),
         image: scratch.join("state.img"),
-        preen: plan.preen,
         out: BufWriter::new(io::stdout().lock()),
     };
     let mut disk = None;
@@ -420,7 +418,6 @@ struct Making<'a> {
     states: Vec<Contents>,
     /// Where e2fsck looks at a state.
     image: PathBuf,
-    preen: bool,
     /// A line for each state, and one for each source.
     out: BufWriter<io::StdoutLock<'a>>,
 }
@@ -493,7 +490,7 @@ impl Making<'_> {
     ) -> io::Result<()> {
         let file = image::write(&self.image, disk, &after, &self.pool)
             .map_err(|e| named(&self.image, e))?;
-        let verdict = fsck::check(&self.image, self.preen)?;
+        let e2fsck = fsck::check(&self.image)?;
         let replayed = image::changed(&file, disk, &after, &mut self.pool)?;
         let name = cut.to_string();
         let fate = name
@@ -502,10 +499,6 @@ impl Making<'_> {
             .next();
         let first = self.states.len() as u32;
         self.states.extend([after, replayed]);
-        let complaint = match &verdict {
-            Verdict::Complaint(text) => Some(text.as_str()),
-            _ => None,
-        };
         self.line(&Chosen {
             name: format!("{}{name}", source.name),
             source: number,
@@ -514,7 +507,7 @@ impl Making<'_> {
             hash,
             cut: first,
             replayed: Some(first + 1),
-            complaint,
+            e2fsck,
         })
     }
 

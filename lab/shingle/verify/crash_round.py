@@ -343,7 +343,6 @@ class Round:
     def _states(self, wanted: Sequence[tuple[Source, int, list[str] | None]]) -> list[State]:
         plan = {
             "flush_ignored": self.flush_ignored,
-            "preen": "orphan_file" in self.workload.mkfs,
             "seen": sorted(self._seen),
             "sources": [
                 {

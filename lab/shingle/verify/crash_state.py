@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shingle.verify import e2fsck as fsck
 from shingle.verify.crash_workload import LAZY, STATISTICS, STOCK
 
 _SAID = re.compile(r"; kernel: crash: \S+")
@@ -52,7 +53,18 @@ class State:
     hash: str
     cut: int
     replayed: int
-    complaint: str | None
+    # Of the replay and of the check: `status` and `text`.
+    e2fsck: tuple[Mapping[str, Any], Mapping[str, Any]]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What stock e2fsck finds wrong."""
+        told = zip(("replay", "check"), self.e2fsck, (fsck.is_replayed, fsck.is_content), strict=True)
+        return [
+            f"e2fsck, {what}, ended with {said['status']}: {said['text']}"
+            for what, said, is_well in told
+            if not is_well(said["status"], said["text"])
+        ]
 
     @property
     def depth(self) -> int:
@@ -115,7 +127,7 @@ def judge(
     may_refuse: str | None = None,
 ) -> Judgement:
     """What is wrong with a state."""
-    problems = [] if state.complaint is None else [state.complaint]
+    problems = state.complaints
     refused = kept = snapshots = False
     first: str | None = None
     for view, answer in zip(looked, answers, strict=True):

@@ -358,8 +358,6 @@ class Round:
         if not ended:
             state.problems.append((Problem.NO_END, f"{named}{did[-1]}"))
             return
-        if e2fsck.ORPHAN_FILE in " ".join(state.kind.mkfs):
-            run(*e2fsck.BOOT, image)
         status, said = run(*e2fsck.CHECK, image)
         if not e2fsck.is_content(status, said):
             state.problems.append((Problem.UNCLEAN, f"{named}e2fsck -fn: {status}: {' '.join(said.split())[:300]}"))
