@@ -39,7 +39,7 @@ from pathlib import Path
 # packaging/build puts the date and the commit behind it.
 VERSION = "0.2"
 
-OK, DAMAGED, FAILED = 0, 4, 8  # of the exit status, as fsck(8) has it
+OK, MENDED, DAMAGED, FAILED = 0, 1, 4, 8  # of the exit status, as fsck(8) has it
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 HOUR_S = 3600.0
 
@@ -1564,19 +1564,27 @@ def _check_copy(path: Path, scratch: Path) -> int:
         journal = volume.has_journal and volume.external_journal is None
         if journal and volume.journal_super().start != 0:
             print(f"replaying the log in a copy of {path}", flush=True)
-            run(["e2fsck", "-p", "-E", "journal_only", copy], accept=(0, 1))
+            said = run(["e2fsck", "-p", "-E", "journal_only", copy], accept=(OK, MENDED))
             need_replayed(path, before, read_volume(copy), MOUNT_IT)
+            if re.search("FIXED|CLEARED", said):
+                # Behind the replay it has checked everything, and has mended what the next check would find.
+                return _say_damage(path, copy, said)
         elif volume.external_journal is not None and "needs_recovery" in volume.features:
             raise Failure(f"{path} has its log on another device: drain it, then run e2fsck -f.")
         done = _run(["e2fsck", "-f", "-n", copy])
         if done.returncode == 0:
             print(f"{path}: no errors, with its log replayed.")
             return OK
-        sys.stdout.write(done.stdout.replace(str(copy), str(path)))
         if done.returncode & ~DAMAGED:
+            sys.stdout.write(done.stdout.replace(str(copy), str(path)))
             raise Failure(f"e2fsck -f -n ended with status {done.returncode}.")
-        print(f"{path}: errors, with its log replayed; e2fsck -f replays it for good and repairs them.")
-        return DAMAGED
+        return _say_damage(path, copy, done.stdout)
+
+
+def _say_damage(path: Path, copy: Path, said: str) -> int:
+    sys.stdout.write(said.replace(str(copy), str(path)))
+    print(f"{path}: errors, with its log replayed; e2fsck -f replays it for good and repairs them.")
+    return DAMAGED
 
 
 def _scrub(path: Path, mount: Mount) -> int:

@@ -261,6 +261,17 @@ def test_check_finds_an_error_that_is_only_in_the_log(folder: Path) -> None:
     assert digest(volume.path) == before
 
 
+def test_check_finds_an_error_that_e2fsck_repairs_behind_the_replay(folder: Path) -> None:
+    """A count that is wrong has it check and repair everything by itself."""
+    volume = kept(folder)
+    for image in (volume.path, volume.replayed):
+        volumes.change(image, ["set_bg 0 free_blocks_count 5"])
+    volumes.log(volume.path, volume.replayed, volume.homes)
+    said = ext4lazy("check", "--scratch", folder, volume.path)
+    assert said.returncode == tool.DAMAGED, said.stdout + said.stderr
+    assert "FIXED" in said.stdout and "errors, with its log replayed" in said.stdout
+
+
 def test_check_says_when_there_is_no_room_for_the_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     volume = kept(folder)
     monkeypatch.setattr(tool.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1})())
