@@ -136,3 +136,24 @@ def test_an_error_of_the_file_system_is_an_answer_where_faults_were_planned() ->
     found = console.diagnose(warning, expected=expected)
     assert found is not None
     assert found.trouble is console.Trouble.WARNING
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ("WARNING: HARDIRQ-safe -> HARDIRQ-unsafe lock order detected", console.Trouble.WARNING),
+        ("WARNING: Nested lock was not taken", console.Trouble.WARNING),
+        ("WARNING: python3/40 still has locks held!", console.Trouble.WARNING),
+        ("BUG kmalloc-64 (Not tainted): Poison overwritten", console.Trouble.BUG),
+        ("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", console.Trouble.BUG),
+        ("EXT4-fs (shd0): Delayed block allocation failed for inode 12", console.Trouble.FILE_SYSTEM_ERROR),
+        ("EXT4-fs (shd0): This should not happen!! Data will be lost", console.Trouble.FILE_SYSTEM_ERROR),
+        ("EXT4-fs (shd0): Inode 12 (0): i_reserved_data_blocks (3) not cleared!", console.Trouble.FILE_SYSTEM_ERROR),
+        ("JBD2 unexpected failure: jbd2_journal_revoke", console.Trouble.FILE_SYSTEM_ERROR),
+        ("Aborting journal on device shd0-8.", console.Trouble.FILE_SYSTEM_ERROR),
+    ],
+)
+def test_what_the_kernel_complains_of_without_a_stack_is_trouble(line: str, trouble: console.Trouble) -> None:
+    found = console.diagnose(f"[    1.000000] fine\n[    2.000000] {line}\n")
+    assert found is not None
+    assert found.trouble is trouble

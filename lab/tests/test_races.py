@@ -28,6 +28,14 @@ def test_a_race_of_ours_is_a_failure_that_shows_the_report() -> None:
     assert any("write to" in line for line in caught.value.detail)
 
 
+def test_a_report_that_the_console_s_end_cuts_off_counts_and_hides_nothing() -> None:
+    cut = said("jmap_find", "jbd2_journal_revoke").rpartition("[   12.100000] =====")[0]
+    with pytest.raises(Failure, match="jbd2_journal_revoke / jmap_find"):
+        races.without_others(cut, Counter())
+    stock = said("dput", "dget").rpartition("[   12.100000] =====")[0]
+    assert "WARNING: CPU: 1" in races.without_others(f"{stock}[   12.2] WARNING: CPU: 1 PID: 7\n", Counter())
+
+
 def test_a_race_below_a_function_of_ours_is_ours() -> None:
     report = said("start_this_handle", "__jbd2_log_wait_for_space").replace(
         " start_this_handle+", " start_this_handle+0x1/0x2\n[   12.100000]  lazy_clean_relog+", 1

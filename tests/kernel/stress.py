@@ -28,7 +28,8 @@ COUNTED = ("inserted", "dropped", "demoted", "emergency", "swept", "relogged", "
 STATISTICS = "/sys/fs/ext4/shd0/journal_lazy"
 # What no test may leave in the kernel's log.
 _COMPLAINTS = re.compile(
-    r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err"
+    r"WARNING|BUG|KASAN|Call Trace|possible|inconsistent|EXT4-fs error|JBD2: .*(error|abort)|I/O err|JBD2 unexpected"
+    r"|Aborting journal|EXT4-fs .*(allocation failed|should not happen|i_reserved_data_blocks)"
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from harness import Bench
 from shingle.catalogue import fs
 from shingle.catalogue.drive import FormattedDrive
+from shingle.failure import Failure
 from shingle.machine import job, trace
 
 pytestmark = pytest.mark.machine
@@ -51,6 +52,13 @@ def test_what_a_power_cut_leaves_recovers_to_a_clean_file_system(bench: Bench, o
         left = bench.boot(steps, drive=formatted.file, save=True, cut=cut)
         assert left.outcome.power_cut, f"no cut at request {cut} of {requests}"
         bench.assert_clean(left.saved_drive, recover=True)
+
+
+def test_what_the_kernel_complains_of_before_a_cut_is_no_less_wrong(bench: Bench) -> None:
+    formatted = bench.formatted("ext4-128m")
+    complains = job.write("/dev/kmsg", "BUG: KASAN: none of ours")
+    with pytest.raises(Failure, match="kernel bug"):
+        bench.boot([complains, *job_of(bench, formatted, "")], drive=formatted.file, cut=60)
 
 
 def test_the_same_cut_leaves_the_same_bytes(bench: Bench) -> None:

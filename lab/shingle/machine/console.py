@@ -32,13 +32,25 @@ _PATTERNS: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
     (Trouble.OUT_OF_MEMORY, re.compile(r"Out of memory: |Out of memory and no killable|oom-kill:")),
     (Trouble.OUT_OF_MEMORY, re.compile(r"Kernel panic - not syncing: .*out.of.memory", re.IGNORECASE)),
     (Trouble.PANIC, re.compile(r"Kernel panic - not syncing")),
-    (Trouble.BUG, re.compile(r"\bBUG: |kernel BUG at |KASAN: |UBSAN: |Oops[: ]")),
+    (Trouble.BUG, re.compile(r"\bBUG: |\bBUG \S+ \(|kernel BUG at |KASAN: |UBSAN: |Oops[: ]|detected stalls? on")),
     (
         Trouble.BUG,
         re.compile(r"INFO: (possible |inconsistent |suspicious |task .* blocked|trying to register)"),
     ),
-    (Trouble.FILE_SYSTEM_ERROR, re.compile(r"EXT4-fs error|JBD2: .*(error|corrupt)|I/O error, dev ")),
-    (Trouble.WARNING, re.compile(r"WARNING: (CPU:|possible |inconsistent |suspicious |bad unlock|held )")),
+    (
+        Trouble.FILE_SYSTEM_ERROR,
+        re.compile(
+            r"EXT4-fs error|EXT4-fs .*(allocation failed|should not happen|i_reserved_data_blocks)"
+            r"|JBD2: .*(error|corrupt)|JBD2 unexpected|Aborting journal|I/O error, dev "
+        ),
+    ),
+    (
+        Trouble.WARNING,
+        re.compile(
+            r"WARNING: (CPU:|possible |inconsistent |suspicious |bad |held |Nested lock|chain_key|.*unsafe lock order"
+            r"|.*lock.* held)"
+        ),
+    ),
 )
 
 

@@ -280,7 +280,7 @@ def _judge(boot: Boot, out: Path, text: str, status: int, host_s: float, limit: 
     detail = console.tail(text)
     if limit is not None:
         raise Failure(f"the simulated machine did not finish within {limit} ({_where(boot, results)}).", detail=detail)
-    if trouble is not None and not (boot.cut is not None and status == _EXIT_POWER_CUT):
+    if trouble is not None:
         raise Failure(
             f"the simulated machine {trouble.trouble.value} ({_where(boot, results)}): {trouble.line}",
             detail=detail,

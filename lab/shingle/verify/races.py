@@ -92,6 +92,10 @@ def split(text: str) -> tuple[str, list[Race]]:
             names = None
         else:
             report.append(plain)
+    if names is not None:
+        # The end of the console cut it off, or it swallowed what follows: that is looked at, too.
+        races.append(Race(frozenset(_CLONE.sub("", name) for name in names), tuple(report)))
+        rest += report[1:]
     return "\n".join(rest), races
 
 
