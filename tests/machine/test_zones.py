@@ -129,7 +129,7 @@ def test_libzbd_and_fio_work_on_it(bench: Bench) -> None:
     fio = (
         "fio --name=zbd --filename=/dev/shd0 --zonemode=zbd --direct=1 --rw=randwrite --bs=64k --io_size=32m"
         f" --offset={CONVENTIONAL * ZONE_BYTES} --size={4 * ZONE_BYTES} --max_open_zones={OPEN_MAX} --verify=crc32c"
-        " --ioengine=libaio --iodepth=4 --randseed=1 --clocksource=clock_gettime --output-format=terse"
+        " --ioengine=libaio --iodepth=4 --randrepeat=0 --randseed=1 --clocksource=clock_gettime --output-format=terse"
     )
     zbd = [f"zbd finish {span} /dev/shd0", "zbd report -n -ro fu /dev/shd0", f"zbd reset {span} /dev/shd0"]
     booted = boot(bench, *zbd, fio, REPORT)
