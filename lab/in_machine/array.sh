@@ -6,7 +6,7 @@
 #     array.sh make LEVEL MEMBER_GIB    /dev/shd0 to 3 as /dev/md0, ext4 on it, half full; disk 3 is then gone
 #     array.sh make btrfs MEMBER_GIB    the same with Btrfs, of data and metadata two copies
 #     array.sh rebuild                  on /dev/shd4, until it is done
-#     array.sh rebuild REPORT           the same, while ten blocks of 4 KiB a second are overwritten and synced
+#     array.sh rebuild SEED REPORT      the same, while ten blocks of 4 KiB a second are overwritten and synced
 #     array.sh stop
 #
 # In the environment, for md: CHUNK_KIB (512 if not given), BITMAP (internal, none), SYNC_MIN_KIB and SYNC_MAX_KIB a
@@ -17,7 +17,7 @@ export MDADM_NO_UDEV=1
 beside=$(dirname "$0")/overwrite.py
 
 usage() {
-	echo "array.sh: expected make LEVEL MEMBER_GIB, rebuild [REPORT], or stop; got: $*" >&2
+	echo "array.sh: expected make LEVEL MEMBER_GIB, rebuild [SEED REPORT], or stop; got: $*" >&2
 	exit 2
 }
 
@@ -68,8 +68,8 @@ wait_for_md() {
 }
 
 rebuild() {
-	if [ $# -eq 1 ]; then
-		python3 -I "$beside" $here/file /tmp/stop "$1" &
+	if [ $# -eq 2 ]; then
+		python3 -I "$beside" $here/file /tmp/stop "$1" "$2" &
 	fi
 	if [ -e $md ]; then
 		echo "${SYNC_MIN_KIB:-system}" >/sys/block/md0/md/sync_speed_min
@@ -91,6 +91,6 @@ stop() {
 }
 
 case ${1-}:$# in
-make:3 | rebuild:1 | rebuild:2 | stop:1) "$@" ;;
+make:3 | rebuild:1 | rebuild:3 | stop:1) "$@" ;;
 *) usage "$@" ;;
 esac
