@@ -88,7 +88,7 @@ class Reads(workload.Plan):
             READ_LARGE: [job.load("sequential_read", {"path": "large", "length_bytes": large}, phase=READ_LARGE)],
         }
         for name in READS:
-            steps += [job.drop_caches(), *(read.get(name) or made(name))]
+            steps += [job.drop_caches(), clean, *(read.get(name) or made(name))]
         return [*steps, job.umount(phase=workload.UNMOUNT), clean]
 
 

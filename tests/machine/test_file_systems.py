@@ -27,6 +27,9 @@ def test_a_workload_completes_and_the_image_is_clean(bench: Bench, name: str) ->
     wanted = Run(find_drive("st8000as0002"), variant, plan, memory_mib=512, capacity_bytes=CAPACITY_BYTES)
     result = run.perform(bench.built, wanted, keep=Keep(bench.folder, trace=False, drive=True))
     assert [record["phase"] for record in result.records] == ["mount", *plan.phases]
+    (found,) = (record for record in result.records if record["phase"] == "FindFiles")
+    # The caches were cold: it reads what it made.
+    assert found["total_read_bytes"] >= 512 << 10
     postmark = result.records[-2]
     assert postmark["total_written_bytes"] > 0
     for request_class in ("metadata", "journal", "superblock"):

@@ -96,6 +96,8 @@ class FileSystem:
     kernel: str = "main"
     # An unmount leaves the newest metadata in the journal; a check comes after a replay, on a copy.
     keeps_log: bool = False
+    # The kernel keeps its metadata in memory when the caches are dropped; they are cold after another mount.
+    stays_warm: bool = False
 
     def mkfs_argv(self, *, host_managed: bool = False) -> tuple[str, ...]:
         mkfs = (self.zoned_mkfs or self.mkfs) if host_managed else self.mkfs
@@ -124,6 +126,8 @@ class FileSystem:
             name = Path(self.daemon[0]).name
             stop = f"kill $(pidof {name}) && while pidof {name} >/dev/null; do sleep 0.01; done"
             return [job.run(("/bin/sh", "-c", stop), phase=of), step]
+        if self.stays_warm and step["do"] == "drop_caches":
+            return [job.umount(), step, *self.mount_steps()]
         return [step] if self.server is None else self._by_server(step, of)
 
     def _by_server(self, step: job.Step, phase: str | None) -> list[job.Step]:
@@ -287,6 +291,7 @@ _ALL = (
         classes=frozenset({"metadata"}),
         zoned_reserves_space=False,
         check=("/bin/btrfs", "check", "--readonly"),
+        stays_warm=True,
     ),
     FileSystem(
         name="xfs",
@@ -298,6 +303,7 @@ _ALL = (
         classes=frozenset({"metadata", "journal"}),
         probe=_XFS_PROBE,
         check=("/sbin/xfs_repair", "-n", "-f"),
+        stays_warm=True,
     ),
     FileSystem(
         name="ntfs3",

@@ -145,12 +145,15 @@ def rates(load: Mapping[str, Any]) -> dict[str, Any]:
     return {"per_s": counts | bytes_s}
 
 
+_SETTLING = ("read", "drop_caches", "wait_clean", "sleep", "umount", "mount", "write", "exec")
+
+
 def _settled(steps: Sequence[StepResult], last: int) -> StepResult:
     """The end of what belongs to a phase: dropping caches and waiting included."""
     settled = steps[last]
     for step in steps[last + 1 :]:
-        # A file system that a program serves is mounted again: its caches are its own.
-        if step.phase is not None or step.do not in ("read", "drop_caches", "wait_clean", "sleep", "umount", "exec"):
+        # Some file systems are mounted again when the caches are dropped (FileSystem.served).
+        if step.phase is not None or step.do not in _SETTLING:
             break
         settled = step
     return settled
