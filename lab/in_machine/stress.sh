@@ -12,6 +12,12 @@ set -- /sys/fs/ext4*/*/journal_lazy
 lazy=$1
 echo $$ >/run/stress.pid
 
+# A power cut takes what a program says, and its status, but not what is on the console.
+complain() {
+	echo "BUG: stress.sh: $1 of $name failed" >/dev/kmsg
+	return 1
+}
+
 disturb() {
 	round=0
 	while :; do
@@ -56,16 +62,16 @@ overwrite() {
 
 disturb &
 disturber=$!
-overwrite &
+{ overwrite || complain blocks; } &
 blocks=$!
-exercise 1 &
+{ exercise 1 || complain fsx; } &
 one=$!
-exercise 2 &
+{ exercise 2 || complain fsx; } &
 two=$!
-/usr/bin/python3 -I "$own/oracle.py" churn "$base/$name.names" "$seed" "$turns" &
+{ /usr/bin/python3 -I "$own/oracle.py" churn "$base/$name.names" "$seed" "$turns" || complain names; } &
 names=$!
 "$folder/load" run mix --dir "$base" --set "path=\"$name\"" --set "seed=$seed" --set threads=4 --set "operations=$mix" \
-	--set "verify_every=$mix" --set files_max=150
+	--set "verify_every=$mix" --set files_max=150 || complain mix
 status=$?
 wait $one || status=1
 wait $two || status=1
