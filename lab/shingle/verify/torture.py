@@ -224,9 +224,9 @@ def counts_of(texts: Sequence[str]) -> dict[str, int]:
     return counts
 
 
-# What a series with such logs promises, and what is said when there is none of it.
 # The schema since which e2fsck must have repaired nothing before it checks.
 _JUDGED = 4
+# What a series with such logs promises, and what is said when there is none of it.
 _SHIPPED = {
     "snapshots": "no snapshot was written",
     "mount_snapshots": "no mount read a snapshot",
