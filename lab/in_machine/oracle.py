@@ -273,7 +273,7 @@ class World:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         if file % 4 == 0:
             # Where there are inline data, they grow out of the inode in a call that writes nothing.
-            os.pwrite(fd, b"inline", 0)
+            os.pwrite(fd, b"inline"[:size], 0)
             os.fsync(fd)
             os.posix_fallocate(fd, 0, size)
         end = self.pattern.write(fd, file, size)

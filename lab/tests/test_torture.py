@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -260,6 +261,15 @@ def test_a_name_that_differs_is_found(tmp_path: Path, churned: Path, what: str) 
             file.write(b"?")
     found = oracle(tmp_path, "check", churned, 3, 3)
     assert found.returncode == 1 and "SEED=3" in found.stderr, found
+
+
+@pytest.mark.parametrize("size", [1, 6, 7])
+def test_a_file_that_begins_inside_its_inode_has_the_size_that_the_model_says(tmp_path: Path, size: int) -> None:
+    """It begins with a few bytes, which were once more than the file was to have."""
+    world = runpy.run_path(str(ROOT / "lab/in_machine/oracle.py"))["World"](str(tmp_path), 1, real=True)
+    for number in range(4):
+        world.write(str(number), size)
+        world.compare(str(number))
 
 
 def test_the_command_that_runs_a_volume_again_has_all_that_chose_its_lives() -> None:
