@@ -49,6 +49,7 @@ def test_a_kernel_warning_fails_the_run(fake_machine: Machine, tmp_path: Path) -
 def test_a_hang_ends_at_the_host_limit_and_nothing_is_left_running(fake_machine: Machine, tmp_path: Path) -> None:
     failure = failure_of(fake_machine, tmp_path, boot("hang", host_limit_s=1.0))
     assert "did not finish within 1 s of host time" in str(failure)
+    assert "task sync:52 blocked for more than 120 seconds" in str(failure)
     assert not running_with(str(tmp_path))
 
 

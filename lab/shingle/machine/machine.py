@@ -279,7 +279,11 @@ def _judge(boot: Boot, out: Path, text: str, status: int, host_s: float, limit: 
     trouble = console.diagnose(text, (*boot.expected, *answers))
     detail = console.tail(text)
     if limit is not None:
-        raise Failure(f"the simulated machine did not finish within {limit} ({_where(boot, results)}).", detail=detail)
+        # What is still waiting when the time is over has often said why long before its last lines.
+        said = "." if trouble is None else f", and {trouble.trouble.value}: {trouble.line}"
+        raise Failure(
+            f"the simulated machine did not finish within {limit} ({_where(boot, results)}){said}", detail=detail
+        )
     if trouble is not None:
         raise Failure(
             f"the simulated machine {trouble.trouble.value} ({_where(boot, results)}): {trouble.line}",
