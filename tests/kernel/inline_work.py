@@ -4,6 +4,8 @@
 
 inline_work.py write KIND...       small files below /mnt, synced, all of them in their inodes
 inline_work.py convert KIND...     each gets a block of its own, synced
+inline_work.py append KIND...      zeros behind the contents, written back but not synced; nobody waits
+inline_work.py beyond KIND...      zeros far behind the contents; fails if the journal's thread then starts a handle
 inline_work.py overwrite KIND...   other contents, synced
 inline_work.py a KIND...           fails and says how many files do not hold what `write` wrote
 inline_work.py b KIND...           the same of `overwrite`
@@ -21,7 +23,9 @@ import random
 import sys
 from collections.abc import Callable
 
+libc = ctypes.CDLL(None, use_errno=True)
 ROOT = "/mnt"
+TRACING = "/sys/kernel/tracing"
 FILES = 50
 BYTES = 100
 GROWN = 5000
@@ -72,6 +76,41 @@ def each_file(kind: str, letter: str | None, flags: int, *, blocks: bool) -> Non
         os.close(fd)
 
 
+def append(kind: str) -> None:
+    """Writeback moves the contents from the inode into a block."""
+    for number in range(FILES):
+        fd = os.open(path(kind, number), os.O_RDWR)
+        os.pwrite(fd, bytes(GROWN - BYTES), BYTES)
+        # SYNC_FILE_RANGE_WRITE
+        if libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 2):
+            raise OSError(ctypes.get_errno(), "sync_file_range")
+        assert os.fstat(fd).st_blocks > 1, path(kind, number)
+        os.close(fd)
+
+
+def beyond(kind: str) -> None:
+    """The rest of the first block is zeroed, which the next commit has to write. It cannot wait for room in the log."""
+    with open(f"{TRACING}/events/ext4/ext4_journal_start_inode/enable", "w") as file:
+        file.write("1")
+    for number in range(FILES):
+        fd = os.open(path(kind, number), os.O_RDWR)
+        os.pwrite(fd, bytes(10), GROWN - 10)
+        os.close(fd)
+    commit()
+    with open(f"{TRACING}/trace") as file:
+        tasks = [line.split()[0] for line in file if "ext4_journal_start" in line]
+    assert len(tasks) > FILES, tasks
+    own = [task for task in tasks if task.startswith("jbd2/")]
+    sys.exit(f"{len(own)} of {len(tasks)} handles are of {own[0]}" if own else 0)
+
+
+def commit() -> None:
+    """No more than that: nothing goes home."""
+    fd = os.open(ROOT, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def check(kinds: tuple[str, ...], letter: str) -> None:
     wrong: dict[str, int] = {}
     for kind in kinds:
@@ -84,7 +123,6 @@ def check(kinds: tuple[str, ...], letter: str) -> None:
 
 # --- At random ----------------------------------------------------------------
 
-libc = ctypes.CDLL(None, use_errno=True)
 SMALL_FILES = 12
 OPERATIONS = 2000
 # FALLOC_FL_KEEP_SIZE, with FALLOC_FL_PUNCH_HOLE, with FALLOC_FL_ZERO_RANGE
@@ -183,11 +221,13 @@ def main(verb: str, *kinds: str) -> None:
             each_file(kind, "a", os.O_RDWR | os.O_CREAT, blocks=False)
         elif verb == "convert":
             each_file(kind, None, os.O_RDONLY if kind == "by_path" else os.O_RDWR, blocks=True)
+        elif verb == "append":
+            append(kind)
+        elif verb == "beyond":
+            beyond(kind)
         elif verb == "overwrite":
             each_file(kind, "b", os.O_RDWR, blocks=True)
-    # A commit, and no more: nothing goes home.
-    fd = os.open(ROOT, os.O_RDONLY)
-    os.fsync(fd)
+    commit()
 
 
 main(*sys.argv[1:])

@@ -92,6 +92,25 @@ def test_a_file_may_be_truncated_by_its_path(bench: Bench, options: str) -> None
     assert_there(bench, INLINE, ran, work("b", BY_PATH))
 
 
+GROWN = ("grown",)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_synced_contents_survive_that_a_file_grows(bench: Bench, options: str) -> None:
+    """A power cut behind a commit that comes amid the writeback of what was appended."""
+    ran = boot(bench, INLINE, options, work("write", GROWN), work("append", GROWN), job.save())
+    stress.assert_no_complaint(ran)
+    assert_there(bench, INLINE, ran, work("a", GROWN))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_commit_takes_no_data_out_of_an_inode(bench: Bench, options: str) -> None:
+    """It would have to start a handle, for which it might have to wait for itself."""
+    ran = boot(bench, INLINE, options, work("write", GROWN), work("beyond", GROWN), job.save())
+    stress.assert_no_complaint(ran)
+    assert_there(bench, INLINE, ran, work("a", GROWN))
+
+
 SEED = 7
 
 

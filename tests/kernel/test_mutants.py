@@ -470,6 +470,10 @@ def inline_files(bench: Bench) -> None:
     test_inline_data.test_what_a_file_holds_after_its_conversion_stays(bench, LAZY, test_inline_data.INLINE, cut=False)
 
 
+def grown_inline_files(bench: Bench) -> None:
+    test_inline_data.test_synced_contents_survive_that_a_file_grows(bench, LAZY)
+
+
 def failed_split(bench: Bench) -> None:
     """An extent tree cannot grow, 50 times; the blocks that it had for that become file data."""
     grow = (
@@ -604,6 +608,7 @@ GUARDS = (
     Guard("H21", "head-does-not-wrap", full_log, r"panick|kernel bug|jmap"),
     Guard("H23", "older-error-record", forgotten_error, "'clean' == 'clean with errors'", quick=True),
     Guard("H24", "logged-inline-files", inline_files, "lost, of 50 each", quick=True),
+    Guard("H28", "unwritten-inline-files", grown_inline_files, "lost, of 50 each", quick=True),
     Guard("H25", "superblock-without-access", commit_at_unmount, "Invalid checksum recovering", quick=True),
     Guard(
         "H26",
