@@ -19,6 +19,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from shingle.catalogue import drive
 from shingle.failure import Failure, unknown_name
 from shingle.machine import job, machine
 from shingle.page import replaced
-from shingle.paths import IN_MACHINE, ROOT, run_folder
+from shingle.paths import BUILD, IN_MACHINE, ROOT, run_folder
 from shingle.verify import e2fsck
 from shingle.verify.crash_workload import BLOCKS_PROGRAM
 
@@ -55,6 +56,8 @@ _GIB, _MIB = 1 << 30, 1 << 20
 _MEMORY_MIB = 512
 _LIFE_LIMIT_S = 1800.0
 _E2FSCK_LIMIT_S = 300.0
+# A task that waits for so many virtual seconds in the kernel waits for ever. The console then has where each is.
+_HUNG = ("sysctl.kernel.hung_task_timeout_secs=600", "sysctl.kernel.hung_task_panic=1")
 _THREADS, _PROCESSES = 4, 2
 # Lines of what a stress that failed had said.
 _HEARD = 30
@@ -556,13 +559,18 @@ class Volume:
         boot = machine.Boot(
             steps=tuple(steps), drive=self._disk, save=after, seed=seed, memory_mib=_MEMORY_MIB,
             host_limit_s=_LIFE_LIMIT_S, files=(*PROGRAMS, self._built.crates.load, FSX.program()),
-            kernel_arguments=("kmemleak=on",) if self._looks_for_leaks(number) else (),
+            kernel_arguments=(*_HUNG, *(("kmemleak=on",) if self._looks_for_leaks(number) else ())),
         )  # fmt: skip
         try:
             outcome = machine.run(self._built.machine, boot, out)
         except Failure as failure:
             heard = [line for path in sorted(out.glob("*.txt")) for line in path.read_text().splitlines()[-_HEARD:]]
-            raise Failure(str(failure), detail=[*heard, *failure.detail], status=failure.status) from None
+            kept = BUILD / f"torture-{self._asked.seed}-{self.shape.number}-{number}.log"
+            shutil.copy(out / "console.log", kept)
+            raise Failure(
+                f"{failure} The whole console is in {kept.relative_to(ROOT)}.",
+                detail=[*heard, *failure.detail], status=failure.status,
+            ) from None  # fmt: skip
         said = [str(step.extra["text"]) for step in outcome.steps if step.do == "read"]
         if self._looks_for_leaks(number) and _LEAK_HEAD.search(said[-1]):
             raise Failure("memory leaked.", detail=said[-1].splitlines()[:30])
