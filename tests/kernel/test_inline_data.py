@@ -93,9 +93,10 @@ def test_a_file_may_be_truncated_by_its_path(bench: Bench, options: str) -> None
 
 
 GROWN = ("grown",)
+GROWN_OPTIONS = [*OPTIONS, "journal_lazy,data_relocate"]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", GROWN_OPTIONS)
 def test_synced_contents_survive_that_a_file_grows(bench: Bench, options: str) -> None:
     """A power cut behind a commit that comes amid the writeback of what was appended."""
     ran = boot(bench, INLINE, options, work("write", GROWN), work("append", GROWN), job.save())
@@ -103,7 +104,7 @@ def test_synced_contents_survive_that_a_file_grows(bench: Bench, options: str) -
     assert_there(bench, INLINE, ran, work("a", GROWN))
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", GROWN_OPTIONS)
 def test_a_commit_takes_no_data_out_of_an_inode(bench: Bench, options: str) -> None:
     """It would have to start a handle, for which it might have to wait for itself."""
     ran = boot(bench, INLINE, options, work("write", GROWN), work("beyond", GROWN), job.save())
