@@ -4,7 +4,7 @@
 
 inline_work.py write KIND...       small files below /mnt, synced, all of them in their inodes
 inline_work.py convert KIND...     each gets a block of its own, synced
-inline_work.py append KIND...      zeros behind the contents, written back but not synced; nobody waits
+inline_work.py append KIND...      zeros behind the contents, written back but not synced; commits come amid that
 inline_work.py beyond KIND...      zeros far behind the contents; fails if the journal's thread then starts a handle
 inline_work.py overwrite KIND...   other contents, synced
 inline_work.py a KIND...           fails and says how many files do not hold what `write` wrote
@@ -86,6 +86,8 @@ def append(kind: str) -> None:
             raise OSError(ctypes.get_errno(), "sync_file_range")
         assert os.fstat(fd).st_blocks > 1, path(kind, number)
         os.close(fd)
+        if number % 5 == 0:
+            commit()
 
 
 def beyond(kind: str) -> None:

@@ -112,6 +112,25 @@ def test_a_commit_takes_no_data_out_of_an_inode(bench: Bench, options: str) -> N
     assert_there(bench, INLINE, ran, work("a", GROWN))
 
 
+# Of the writes that a growing file causes every third is the last.
+STRIDE = 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", GROWN_OPTIONS)
+def test_synced_contents_survive_a_cut_at_any_write_while_files_grow(bench: Bench, options: str) -> None:
+    made = boot(bench, INLINE, options, work("write", GROWN)).saved_drive
+    steps = INLINE.mounted(work("append", GROWN), options=options)
+    cut, cuts = 1, 0
+    while True:
+        ran = bench.boot(steps, drive=made, files=(WORK,), save=True, cut=cut)
+        if not ran.outcome.power_cut:
+            break
+        boot(bench, INLINE, options, work("a", GROWN), drive=ran.saved_drive)
+        cut, cuts = cut + STRIDE, cuts + 1
+    assert cuts > 10, cuts
+
+
 SEED = 7
 
 
