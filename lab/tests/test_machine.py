@@ -151,6 +151,7 @@ def test_an_error_of_the_file_system_is_an_answer_where_faults_were_planned() ->
         ("EXT4-fs (shd0): This should not happen!! Data will be lost", console.Trouble.FILE_SYSTEM_ERROR),
         ("EXT4-fs (shd0): Inode 12 (0): i_reserved_data_blocks (3) not cleared!", console.Trouble.FILE_SYSTEM_ERROR),
         ("JBD2 unexpected failure: jbd2_journal_revoke", console.Trouble.FILE_SYSTEM_ERROR),
+        ("Aborting journal on device shd0-8.", console.Trouble.FILE_SYSTEM_ERROR),
     ],
 )
 def test_what_the_kernel_complains_of_without_a_stack_is_trouble(line: str, trouble: console.Trouble) -> None:

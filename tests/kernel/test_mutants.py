@@ -165,6 +165,10 @@ def stale_and_relogged(bench: Bench) -> None:
     stale_and(bench, "relogged", *[RELOG_ALL] * 4)
 
 
+# The journal of a mount that is cut off aborts.
+ABORTED = (Trouble.FILE_SYSTEM_ERROR,)
+
+
 def outlived(bench: Bench) -> None:
     """User space maps the device, which keeps buffers in memory from a mount that was cut off to the next."""
     keep = f"kept = mmap.mmap(device, {FRONT_BYTES}, prot=mmap.PROT_READ)\nkept[::1024]"
@@ -181,7 +185,9 @@ def outlived(bench: Bench) -> None:
     ]  # fmt: skip
     allowed = ("bdev_allow_write_mounted=1",)
     drive = bench.empty(capacity_bytes=CAPACITY_BYTES)
-    booted = bench.boot(steps, drive=drive, seed=SEED, save=True, memory_mib=512, kernel_arguments=allowed)
+    booted = bench.boot(
+        steps, drive=drive, seed=SEED, save=True, memory_mib=512, kernel_arguments=allowed, expected=ABORTED
+    )
     assert booted.text("again.txt") == booted.text("synced.txt"), "the tree changed"
     bench.assert_clean(booted.saved_drive, recover=True)
 

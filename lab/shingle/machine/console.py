@@ -41,7 +41,7 @@ _PATTERNS: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         Trouble.FILE_SYSTEM_ERROR,
         re.compile(
             r"EXT4-fs error|EXT4-fs .*(allocation failed|should not happen|i_reserved_data_blocks)"
-            r"|JBD2: .*(error|corrupt)|JBD2 unexpected|I/O error, dev "
+            r"|JBD2: .*(error|corrupt)|JBD2 unexpected|Aborting journal|I/O error, dev "
         ),
     ),
     (
