@@ -40,6 +40,8 @@ FULL_PERCENT = (50, 70, 80, 90)
 # keeps nothing, and never rests.
 CLEANING = "nilfs2-cleaning"
 OTHERS, OTHERS_FULL = ("f2fs", "nilfs2", CLEANING, "btrfs", "xfs"), 80
+# They hold as much as ext4: what statfs() calls its size is this share of the disk, which has the log, too.
+EXT4_SHARE = 1753 / 2048
 CLEANER, CLEANER_SEGMENTS = "/run/nilfs_cleanerd.conf", 8
 STOP_CLEANER = "kill $(pidof nilfs_cleanerd) && while pidof nilfs_cleanerd >/dev/null; do sleep 0.01; done"
 FILL = "Fill"
@@ -69,6 +71,8 @@ class Ageing(workload.Plan):
 
     full_percent: int = 0
     tidied: bool = False
+    # What the share is of; 0 for what statfs() calls the size.
+    of_bytes: int = 0
     # What NILFS2's cleaner is told; empty if it is started with the mount, or there is none.
     cleaner: str = ""
 
@@ -77,6 +81,7 @@ class Ageing(workload.Plan):
 
     def steps(self) -> list[job.Step]:
         folder, full = f"{job.MOUNT_POINT}/server", str(self.full_percent)
+        of = (str(self.of_bytes),) if self.of_bytes else ()
         written = round(CAPACITY_BYTES * self.scales[LAST] * self.full_percent / 100 / PARTS)
         clean = job.wait_clean(limit_s=workload.CLEAN_LIMIT_S)
 
@@ -91,14 +96,14 @@ class Ageing(workload.Plan):
             stop = [job.run(("/bin/sh", "-c", STOP_CLEANER), limit_s=workload.CLEAN_LIMIT_S, phase=workload.UNMOUNT)]
         found = [
             *start,
-            python(CHURN, "fill", folder, full, str(self.seed), phase=FILL), job.sync(phase=FILL), job.drop_caches(),
-            clean,
+            python(CHURN, "fill", folder, full, str(self.seed), *of, phase=FILL), job.sync(phase=FILL),
+            job.drop_caches(), clean,
         ]  # fmt: skip
         for part in range(1, MEASURED[-1] * PARTS + 1):
             name = next(f"Round{number}" for number in MEASURED if part <= number * PARTS)
             measured = part in (number * PARTS for number in MEASURED)
             phase, tidy = (name, tidy_of(name)) if measured else (before(name), before(name))
-            arguments = (folder, full, str(written), f"{self.seed} {part}", REPORT)
+            arguments = (folder, full, str(written), f"{self.seed} {part}", REPORT, *of)
             found.append(python(CHURN, "round", *arguments, phase=phase))
             if measured:
                 found.append(job.read(REPORT, phase=phase))
@@ -122,17 +127,19 @@ def runs(scale: float, seed: int) -> list[run.Run]:
     cleaning = replace(fs.find("nilfs2"), name=CLEANING, daemon=())
     cells += [(cleaning if name == CLEANING else fs.find(name), OTHERS_FULL) for name in OTHERS]
     found = []
+    capacity = max(1, round(CAPACITY_BYTES * scale) >> 30) << 30
     for variant, full in cells:
         tidied = variant.name == TIDIED
         each_round = [(before(each), each, *((tidy_of(each),) if tidied else ())) for each in ROUNDS]
         names = (FILL, *(phase for phases in each_round for phase in phases))
         cleaner = fs.nilfs2_without_pause(CLEANER_SEGMENTS) if variant.name == CLEANING else ""
         plan = Ageing(
-            names, dict.fromkeys(names, scale), seed, full_percent=full, tidied=tidied, cleaner=cleaner
+            names, dict.fromkeys(names, scale), seed, full_percent=full, tidied=tidied,
+            of_bytes=0 if variant.name in OWN else round(capacity * EXT4_SHARE), cleaner=cleaner,
         )  # fmt: skip
         found.append(run.Run(
             profile, replace(variant, name=named(variant.name, full)), plan, memory_mib=512,
-            capacity_bytes=max(1, round(CAPACITY_BYTES * scale) >> 30) << 30, may_fail=True,
+            capacity_bytes=capacity, may_fail=True,
         ))  # fmt: skip
     return found
 

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Ages a file system as a file server does: files come, go, grow and are overwritten. Runs inside the machine.
 
-    churn.py fill FOLDER PERCENT SEED                  files until so much of the file system is used
-    churn.py round FOLDER PERCENT BYTES SEED REPORT    so much is written, and as much stays used
-    churn.py free FOLDER REPORT                        only what is free
+    churn.py fill FOLDER PERCENT SEED [OF]                  files until so much of the file system is used
+    churn.py round FOLDER PERCENT BYTES SEED REPORT [OF]    so much is written, and as much stays used
+    churn.py free FOLDER REPORT                             only what is free
+
+PERCENT is of OF bytes, or of what statfs() calls the size.
 
 Sizes are those of Filebench's file server: a gamma distribution, mean 128 KiB. The report is JSON; where the kernel can
 tell (FS_IOC_GETFSMAP), it has the free bytes by the length of their stretch. The names are kept outside of the disk.
@@ -31,10 +33,10 @@ PIECE = b"shingle " * (MEAN_BYTES // 8)
 
 
 class Server:
-    def __init__(self, folder: str, percent: int, seed: str) -> None:
+    def __init__(self, folder: str, percent: str, seed: str, of: str = "") -> None:
         self.folder = folder
         room = os.statvfs(os.path.dirname(folder))  # noqa: PTH120
-        self.most = room.f_blocks * room.f_frsize * percent // 100
+        self.most = int(of or room.f_blocks * room.f_frsize) * int(percent) // 100
         self.random = random.Random(seed)
         # Names, and the size of each.
         self.sizes: list[tuple[int, int]] = []
@@ -120,16 +122,16 @@ def free_bytes(folder: str) -> dict[str, int] | None:
     return {str(size): found[size] for size in sorted(found)}
 
 
-def fill(folder: str, percent: str, seed: str) -> None:
+def fill(folder: str, percent: str, seed: str, *of: str) -> None:
     os.mkdir(folder)  # noqa: PTH102
-    server = Server(folder, int(percent), f"fill {seed}")
+    server = Server(folder, percent, f"fill {seed}", *of)
     while server.used < server.most:
         server.make()
     NOTES.write_text(json.dumps([server.sizes, server.used, server.made]))
 
 
-def one_round(folder: str, percent: str, size: str, seed: str, report: str) -> None:
-    server = Server(folder, int(percent), f"round {seed}")
+def one_round(folder: str, percent: str, size: str, seed: str, report: str, *of: str) -> None:
+    server = Server(folder, percent, f"round {seed}", *of)
     sizes, server.used, server.made = json.loads(NOTES.read_text())
     server.sizes = [tuple(each) for each in sizes]
     before = time.monotonic_ns()

@@ -62,10 +62,11 @@ class Program:
     # The program that this is with another setting: both draw the same.
     OF = ""
 
-    def __init__(self, folder: Path, scale: float, seed: int) -> None:
+    def __init__(self, folder: Path, scale: float, seed: int, do: str) -> None:
         self.folder = folder
         self.scale = scale
-        self.chance = random.Random(f"{self.OF or type(self).__name__} {seed}")
+        # What is replaced is not replaced by what has the same sizes.
+        self.chance = random.Random(f"{self.OF or type(self).__name__} {do} {seed}")
         self.data = random.Random(seed).randbytes(8) * MIB
         self.meter = Meter()
 
@@ -440,7 +441,7 @@ PROGRAMS = {
 
 
 def main(do: str, name: str, folder: str, scale: str, seed: str, report: str = "") -> None:
-    program = PROGRAMS[name](Path(folder), float(scale), int(seed))
+    program = PROGRAMS[name](Path(folder), float(scale), int(seed), do)
     if do == "prepare":
         program.folder.mkdir()
         program.prepare()
