@@ -112,7 +112,7 @@ def test_a_commit_takes_no_data_out_of_an_inode(bench: Bench, options: str) -> N
     assert_there(bench, INLINE, ran, work("a", GROWN))
 
 
-# Of the writes that a growing file causes every third is the last.
+# The power is cut behind every third write.
 STRIDE = 3
 
 

@@ -614,7 +614,6 @@ GUARDS = (
     Guard("H21", "head-does-not-wrap", full_log, r"panick|kernel bug|jmap"),
     Guard("H23", "older-error-record", forgotten_error, "'clean' == 'clean with errors'", quick=True),
     Guard("H24", "logged-inline-files", inline_files, "lost, of 50 each", quick=True),
-    Guard("H28", "unwritten-inline-files", grown_inline_files, "lost, of 50 each", quick=True),
     Guard("H25", "superblock-without-access", commit_at_unmount, "Invalid checksum recovering", quick=True),
     Guard(
         "H26",
@@ -644,6 +643,7 @@ GUARDS = (
         test_read_only.test_what_e2fsck_reads_of_an_external_log_is_what_is_on_the_disk,
         "cmp",
     ),
+    Guard("H28", "unwritten-inline-files", grown_inline_files, "lost, of 50 each", quick=True),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
     Guard("H28", "mapped-though-aborted", second_fsync, "synced"),
