@@ -7,6 +7,7 @@ For test_data_in_order.py, the crash explorer and the torture (stress.sh).
 data_work.py make FILES BLOCKS [LEAVE_MIB]   files of that many blocks, synced; all but so much of the rest is taken
 data_work.py overwrite SEED TURNS [MARKS]    overwrites runs and single blocks, with and without a sync; says in file
                                              MARKS what is synced; `alone`: makes no other files meanwhile
+data_work.py small SEED TURNS MARKS          small files are synced in their inodes and grow out of them; MARKS as above
 data_work.py log TURNS                       overwrites file 0 in order, two blocks at a time, as databases do
 data_work.py scattered TURNS                 overwrites blocks anywhere
 data_work.py popular TURNS                   overwrites the first block of file 0 and some other one
@@ -22,8 +23,9 @@ data_work.py again                           the same, and the block is written 
 data_work.py versions DIR                    prints which version of each block the files there hold
 data_work.py states FILE ANSWERS OPTIONS     each state of a crash explorer's disk is mounted, and its blocks are told
 
-A block is one of the file system. It holds its file, its number and its version over and over. Notes of all versions
-are kept on the host's side. DATA_ROOT and DATA_NOTES in the environment name another folder and another file.
+A block is one of the file system. It holds its file, its number and its version over and over; those of a small file
+have 32 bytes. Notes of all versions are kept on the host's side. DATA_ROOT and DATA_NOTES in the environment name
+another folder and another file.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ BLOCKS_A_PAGE = mmap.PAGESIZE // BLOCK
 MIB = 1 << 20
 # EXT4_IOC_MOVE_EXT and EXT4_IOC_REWRITE
 _MOVE_EXT, _REWRITE = 0xC028660F, 0x4010662F
-# Files that come and go, and take what others leave.
-PASSING = 1000
+# Files that come and go, and take what others leave; small files that grow. crash_blocks.py has the same.
+PASSING, SMALL = 1000, 1 << 32
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,16 +94,20 @@ class Notes:
         self.version += 1
         self.files[file][number] = self.version
         self.log.append((self.version, file, number))
-        return contents(file, number, self.version)
+        return contents(file, number, self.version, size_of_block(file))
 
 
 def path(file: int) -> str:
     return f"{ROOT}/{file}"
 
 
+def size_of_block(file: int, of_file_system: int = BLOCK) -> int:
+    return 32 if file >= SMALL else of_file_system
+
+
 def put(notes: Notes, fd: int, file: int, first: int, count: int) -> None:
     data = b"".join(notes.next(file, first + each) for each in range(count))
-    assert os.pwrite(fd, data, first * BLOCK) == len(data)
+    assert os.pwrite(fd, data, first * size_of_block(file)) == len(data)
 
 
 def put_mapped(notes: Notes, fd: int, file: int, first: int, count: int) -> None:
@@ -274,6 +280,40 @@ def overwrite(seed: str, turns: str, marks: str | None = None) -> None:
         print(f"ended with {errno.errorcode[error.errno]}")
     finally:
         notes.save()
+
+
+def small(seed: str, turns: str, marks: str) -> None:
+    """Each turn makes a file or lets one grow; what follows is its sync, a commit of another, or nothing."""
+    notes = Notes.read()
+    work = Overwriter(notes, int(seed), marks)
+    first = SMALL + 1000 * int(seed)
+    grown = 0
+    for _ in range(int(turns)):
+        file = first + work.chance.randrange(int(turns) // 2)
+        new = file not in notes.files
+        if new:
+            notes.files[file] = []
+            work.fds[file] = os.open(path(file), os.O_RDWR | os.O_CREAT)
+        fd, before = work.fds[file], len(notes.files[file])
+        count = work.chance.choice((1, 2, 3)) if new else work.chance.choice((2, 40, 150))
+        # Now and then over what is there.
+        start = before - min(before, work.chance.choice((0, 0, 1, 2)))
+        # What is in the inode counts as one sector.
+        was_inside = not new and os.fstat(fd).st_blocks < 2
+        notes.files[file] += [0] * (start + count - before)
+        put(notes, fd, file, start, count)
+        what = work.chance.randrange(8)
+        if new or what < 2:
+            work.sync(file, work.chance.choice((os.fsync, os.fdatasync)))
+        elif what < 7:
+            begin_writing(fd)
+            grown += was_inside and os.fstat(fd).st_blocks > 1
+        if what in (3, 4, 5):
+            other = work.chance.choice(work.own)
+            put(notes, work.fds[other], other, 0, 1)
+            work.sync(other, os.fsync)
+    notes.save()
+    assert grown > int(turns) // 20, f"{grown} synced files grew out of their inodes"
 
 
 def log(turns: str) -> None:
@@ -607,7 +647,7 @@ def versions_in(name: str, file: int) -> list[int | str | None]:
     """The version of each block; None: zeros; or what else a block begins with."""
     found: list[int | str | None] = []
     # `states` mounts what it looks at.
-    size = os.statvfs(name).f_frsize
+    size = size_of_block(file, os.statvfs(name).f_frsize)
     with open(name, "rb") as opened:
         while block := opened.read(size):
             version = struct.unpack_from("<24xQ", block.ljust(32, b"\0"))[0]
@@ -648,8 +688,8 @@ def states(checks: str, answers: str, options: str) -> None:
 VERBS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        make, overwrite, log, scattered, popular, grow, check, places, beside, cuts, late, again, quota, swap, versions,
-        states,
+        make, overwrite, small, log, scattered, popular, grow, check, places, beside, cuts, late, again, quota, swap,
+        versions, states,
     )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ import json
 import random
 
 from shingle.verify import crash, crash_round, crash_state, crash_workload
-from shingle.verify.crash_blocks import Blocks
+from shingle.verify.crash_blocks import SMALL, Blocks
 from shingle.verify.crash_state import State, View
 
 MARKS = [
@@ -146,6 +146,18 @@ def test_no_block_is_older_than_its_sync_or_of_another() -> None:
     assert wrong(25, 5) == ["file 0 has 1 blocks instead of 2"]
     assert blocks.wrong({}, blocks.held(marks, 25)) == ["file 0 was synced and is gone"]
     assert blocks.wrong({}, blocks.held(marks, 35)) == []
+
+
+def test_a_small_file_that_grows_has_at_least_what_was_synced() -> None:
+    blocks = Blocks(4, {}, [(1, SMALL, 0), (2, SMALL, 1), (3, SMALL, 1), (4, SMALL, 2)])
+    held = blocks.held([(10, f"synced {SMALL} 2")], 20)
+
+    def wrong(*versions: int | str | None) -> list[str]:
+        return blocks.wrong({SMALL: versions}, held)
+
+    assert wrong(1, 2) == wrong(1, 3) == wrong(1, 3, None) == wrong(1, 3, 4) == []
+    assert wrong(1) == [f"file {SMALL} has 1 blocks instead of 3"]
+    assert wrong(1, None, 4) == [f"file {SMALL}, block 1 holds zeros"]
 
 
 def test_what_was_synced_before_a_cut_is_still_there_after_the_next() -> None:

@@ -65,3 +65,9 @@ def test_a_kernel_whose_fsync_forgets_what_moved_is_found_out() -> None:
     workload = replace(crash_workload.find("relocated"), kernel="mutant:relocate-fsync-forgets")
     total = crash.explore([workload], 60, SEED, harness.built).total
     assert any("was synced" in problem for found in total.failures for problem in found.problems), f"SEED={SEED}"
+
+
+def test_a_kernel_that_loses_small_files_as_they_grow_is_found_out() -> None:
+    workload = replace(crash_workload.find("grown"), kernel="mutant:unwritten-inline-files")
+    total = crash.explore([workload], 60, SEED, harness.built).total
+    assert any("holds zeros" in problem for found in total.failures for problem in found.problems), f"SEED={SEED}"

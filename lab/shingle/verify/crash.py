@@ -182,7 +182,7 @@ def write_records(path: Path, explored: Explored, built: build.Built, seed: int)
     with path.open("a") as file:
         for name, tally in {**explored.tallies, "all": explored.total}.items():
             line = {
-                "schema": 2, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
+                "schema": 3, "workload": name, "seed": seed, "rounds": tally.rounds, "states": tally.states,
                 "failures": len(tally.failures), "refused": tally.refused, "kept": tally.kept,
                 "snapshots": tally.snapshots, "compared": tally.compared, "moved": tally.moved, "blocks": tally.blocks,
                 "by_cuts": {str(depth): count for depth, count in sorted(tally.by_depth.items())},
@@ -204,38 +204,48 @@ _COUNTS = {
 }  # fmt: skip
 
 
+_TIMES = {1: "once", 2: "twice", 3: "three times"}
 # A kernel with fewer states has one row: a new one each week would make the page longer than anybody reads.
 _FEW_STATES = 10_000
 
 
 def markdown(records: Path) -> str:
-    """The sums of the records of schema 2 over their seeds: a table for each kernel, a row for each workload."""
-    sums: dict[str, dict[str, Counter[str]]] = {}
-    seeds: dict[str, dict[int, None]] = {}
-    cpu_s = Counter[str]()
+    """The sums of the records since schema 2 over their seeds: a table for each kernel, a row for each workload."""
+    sums: dict[tuple[str, int], dict[str, Counter[str]]] = {}
+    seeds: dict[tuple[str, int], dict[int, None]] = {}
+    cpu_s = Counter[tuple[str, int]]()
     for line in map(json.loads, records.read_text().splitlines()):
-        if line["schema"] == 2 and line["states"]:
-            kernel = line["versions"]["kernel"]
-            own = sums.setdefault(kernel, {}).setdefault(line["workload"], Counter())
+        if line["schema"] >= 2 and line["states"]:
+            made_by = line["versions"]["kernel"], line["schema"]
+            own = sums.setdefault(made_by, {}).setdefault(line["workload"], Counter())
             own.update({each: line.get(each, 0) for each in _COUNTS})
             own.update({f"cut {depth}": count for depth, count in line["by_cuts"].items()})
-            seeds.setdefault(kernel, {})[line["seed"]] = None
-            cpu_s[kernel] += line["host"].get("cpu_s", 0.0)
+            seeds.setdefault(made_by, {})[line["seed"]] = None
+            cpu_s[made_by] += line["host"].get("cpu_s", 0.0)
+    heads, few = f"{' | '.join(_COUNTS.values())} |", []
+    rule = "|---|" + "--:|" * len(_COUNTS)
     parts = []
-    for kernel, rows in sums.items():
+    for (kernel, schema), rows in sums.items():
         total = rows["all"]
-        heads = ("workload", *_COUNTS.values())
-        part = [
-            f"Kernel `{kernel}`, {len(rows) - 1} workloads, seeds {', '.join(map(str, seeds[kernel]))}: "
-            f"{total['cut 1']:,} were cut once, {total['cut 2']:,} twice, {total['cut 3']:,} three times; a state took "
-            f"{cpu_s[kernel] / total['states'] * 1000:.0f} ms of processor time.",
-            "", f"| {' | '.join(heads)} |", "|---|" + "--:|" * len(_COUNTS),
-        ]  # fmt: skip
-        shown = {"all": total} if total["states"] < _FEW_STATES else rows
-        for name, own in sorted(shown.items(), key=lambda row: row[0] == "all"):
-            part.append(f"| {name} | {' | '.join(f'{own[each]:,}' for each in _COUNTS)} |")
-        parts.append("\n".join(part))
+        repaired = " Counts were not checked: e2fsck could repair them in its replay." if schema == 2 else ""
+        what = f"Kernel `{kernel}`, {len(rows) - 1} workloads, seeds {', '.join(map(str, seeds[kernel, schema]))}"
+        if total["states"] < _FEW_STATES:
+            few.append(f"| {what}.{repaired} {_counted(total)}")
+            continue
+        cuts = ", ".join(f"{total[f'cut {depth}']:,} {times}" for depth, times in _TIMES.items())
+        took_ms = cpu_s[kernel, schema] / total["states"] * 1000
+        parts.append(f"{what}; cut {cuts}; a state took {took_ms:.0f} ms of processor time.{repaired}")
+        by_name = sorted(rows.items(), key=lambda row: row[0] == "all")
+        parts.append(
+            "\n".join([f"| workload | {heads}", rule, *(f"| {name} {_counted(own)}" for name, own in by_name)])
+        )
+    if few:
+        parts.append("\n".join([f"| fewer states | {heads}", rule, *few]))
     return "\n\n".join(parts)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return f"| {' | '.join(f'{counts[each]:,}' for each in _COUNTS)} |"
 
 
 def page_with(page: str, records: Path) -> str:

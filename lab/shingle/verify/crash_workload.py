@@ -241,6 +241,18 @@ def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
     return _blocks("overwrite", 2000 * depth + seed % 1000, 15, MARKS)
 
 
+def _grown(workload: Workload, seed: int) -> list[job.Step]:
+    return [
+        job.mount("ext4", workload.lazy), _blocks("make", 2, 4), job.mark(MOUNTED),
+        _blocks("small", seed % 1000, 60, MARKS), job.umount(),
+        *mounted(_blocks("small", 1000 + seed % 1000, 160, MARKS), options=workload.lazy),
+    ]  # fmt: skip
+
+
+def _grown_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
+    return _blocks("small", 2000 * depth + seed % 1000, 40, MARKS)
+
+
 def _tidy(goal: int, reached: str = "") -> job.Step:
     """It fails where tidy does, or does not say `reached`."""
     argv = ["/usr/bin/python3", "-I", f"{job.OUT}/{TIDY.name}", "/mnt", "--rate", "1000", "--goal", str(goal)]
@@ -313,6 +325,10 @@ _ALL = (
         "relocated-1k", "the same with blocks of 1 KiB: a page is overwritten, and moves, in part", "", _overwritten,
         block_bytes=1024, disk_mib=12, deeper=_overwritten_deeper, options=_RELOCATE, programs=(BLOCKS_PROGRAM,),
         has_blocks=True,
+    ),
+    Workload(
+        "grown", "small synced files grow out of their inodes", "", _grown, ("-O", "inline_data", "-I", "512"),
+        deeper=_grown_deeper, programs=(BLOCKS_PROGRAM,), has_blocks=True,
     ),
     Workload(
         "tidied", "ext4lazy tidy joins and moves files that are synced", "truncate", _tidied, disk_mib=24,
