@@ -6,6 +6,8 @@ inline_work.py write KIND...       small files below /mnt, synced, all of them i
 inline_work.py convert KIND...     each gets a block of its own, synced
 inline_work.py append KIND...      zeros behind the contents, written back but not synced; commits come amid that
 inline_work.py beyond KIND...      zeros far behind the contents; fails if the journal's thread then starts a handle
+inline_work.py drop KIND...        each gets a block whose page is dropped again, while a commit still has to write it
+inline_work.py whole KIND...       fails and says how many files hold neither what `write` wrote nor zeros
 inline_work.py overwrite KIND...   other contents, synced
 inline_work.py a KIND...           fails and says how many files do not hold what `write` wrote
 inline_work.py b KIND...           the same of `overwrite`
@@ -16,11 +18,14 @@ inline_work.py model MODEL         fails and says which files hold something els
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import mmap
 import os
 import random
 import sys
+import threading
+import time
 from collections.abc import Callable
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -104,6 +109,61 @@ def beyond(kind: str) -> None:
     assert len(tasks) > FILES, tasks
     own = [task for task in tasks if task.startswith("jbd2/")]
     sys.exit(f"{len(own)} of {len(tasks)} handles are of {own[0]}" if own else 0)
+
+
+# FALLOC_FL_PUNCH_HOLE and FALLOC_FL_ZERO_RANGE with FALLOC_FL_KEEP_SIZE, FALLOC_FL_COLLAPSE_RANGE
+DROPS = {"by_punch": 3, "by_zero": 17, "by_collapse": 8}
+# Blocks apart, more than the queue takes, so that the commit waits before it comes to the small files.
+BLOCK, MIB, OWED_BLOCKS = 4096, 1 << 20, 2000
+FOREIGN = b"\xee"
+
+
+def drop(kind: str) -> None:
+    """The commit is busy with a large file, if that is not written before (nodelalloc)."""
+    # What is free holds what was somebody else's, also what ext4 keeps back.
+    with open("/sys/fs/ext4/shd0/reserved_clusters", "w") as file:
+        file.write("0")
+    fd = os.open(f"{ROOT}/foreign", os.O_RDWR | os.O_CREAT)
+    try:
+        while True:
+            os.write(fd, FOREIGN * MIB)
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+    os.fsync(fd)
+    os.close(fd)
+    os.unlink(f"{ROOT}/foreign")
+    os.sync()
+    fds = [os.open(path(kind, number), os.O_RDWR) for number in range(FILES)]
+    for fd in fds:
+        os.ftruncate(fd, 3 * BLOCK)
+    # What is last on the transaction's list is written first.
+    owed = os.open(f"{ROOT}/owed-{kind}", os.O_RDWR | os.O_CREAT)
+    for number in range(OWED_BLOCKS):
+        os.pwrite(owed, bytes(BLOCK), number * 8 * BLOCK)
+    # An fsync of the large file would write it ahead of the commit.
+    os.utime(ROOT)
+    committing = threading.Thread(target=os.fsync, args=(os.open(ROOT, os.O_RDONLY),))
+    committing.start()
+    time.sleep(0.02)
+    for fd in fds:
+        fallocate(fd, DROPS[kind], 0, BLOCK)
+    assert committing.is_alive(), "the commit had ended before"
+    committing.join()
+
+
+def check_whole(kinds: tuple[str, ...]) -> None:
+    wrong, old = {}, 0
+    for kind in kinds:
+        for number in range(FILES):
+            with open(path(kind, number), "rb") as file:
+                held = file.read()
+            is_old = held[:BYTES] == content(kind, number, "a")
+            old += is_old
+            wrong[kind] = wrong.get(kind, 0) + bool(held[BYTES * is_old :].strip(b"\0"))
+    if any(wrong.values()):
+        sys.exit(f"neither old nor new, of {FILES} each: {wrong}")
+    # Otherwise no commit came between the two.
+    assert old, "all files are new"
 
 
 def commit() -> None:
@@ -217,6 +277,14 @@ def main(verb: str, *kinds: str) -> None:
         check_model(*kinds)
     if verb in ("a", "b"):
         check(kinds, verb)
+    if verb == "whole":
+        check_whole(kinds)
+        return
+    if verb == "drop":
+        # What it did must not be committed.
+        for kind in kinds:
+            drop(kind)
+        return
     for kind in kinds:
         if verb == "write":
             os.makedirs(f"{ROOT}/{kind}")

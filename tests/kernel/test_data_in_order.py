@@ -36,6 +36,7 @@ from shingle.verify.crash_blocks import Blocks
 pytestmark = pytest.mark.machine
 
 PROGRAM, CHURN = IN_MACHINE / "data_work.py", IN_MACHINE / "churn.py"
+FEATURES = Path(__file__).with_name("feature_work.py")
 RELOCATE = "data_relocate"
 BOTH = f"journal_lazy,{RELOCATE}"
 SMR = fs.ext4("ext4-smr-64m", "all data in one stream, on a 64 MiB journal", 64, BOTH)
@@ -507,6 +508,32 @@ def known_before(bench: Bench) -> None:
 
 def test_a_block_stays_whose_place_somebody_was_told_before_a_remount(sanitizing_bench: Bench) -> None:
     known_before(sanitizing_bench)
+
+
+def asynchronous(bench: Bench) -> None:
+    """With data=journal encrypted files are ordered; with journal_async_commit their commit may overtake the data."""
+    formatted = formatted_for(bench, replace(SMR, name="ext4-smr-encrypt", mkfs=(*SMR.mkfs, "-O", "encrypt")))
+
+    def inside(verb: str, *arguments: str) -> job.Step:
+        root = "DATA_ROOT=/mnt/encrypt/secret/data"
+        return job.run(["/usr/bin/env", root, "/usr/bin/python3", "-I", f"{job.OUT}/{PROGRAM.name}", verb, *arguments])
+
+    def keys(turn: str) -> job.Step:
+        return job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{FEATURES.name}", "encrypt", turn])
+
+    journalled = f"{RELOCATE},data=journal"
+    steps = [
+        *bench.mounted(formatted, keys("1"), inside("make", "2", "64"), inside("overwrite", "5", "10"), moved("waits"),
+                       options=journalled),
+        *bench.mounted(formatted, keys("2"), inside("overwrite", "6", "10"), moved("overtakes"),
+                       options=f"{journalled},journal_async_commit"),
+    ]  # fmt: skip
+    counted = stress.statistics(boot(bench, steps, formatted.file, tools=(FEATURES,)))
+    assert counted["overtakes"] == 0 < counted["waits"], f"moved: {counted}"
+
+
+def test_nothing_moves_if_the_commit_may_overtake_it(sanitizing_bench: Bench) -> None:
+    asynchronous(sanitizing_bench)
 
 
 # Overwrites, waits for the data, and switches flushes off ahead of the commit.

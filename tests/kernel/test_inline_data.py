@@ -149,9 +149,37 @@ def test_files_that_grow_and_shrink_at_random(bench: Bench, options: str, volume
         bench.assert_clean(ran.saved_drive, recover=True)
 
 
+DROPS = ("by_punch", "by_zero", "by_collapse")
+
+
+@pytest.mark.parametrize("kind", DROPS)
+def test_a_page_that_a_commit_has_to_write_is_not_dropped(bench: Bench, kind: str) -> None:
+    dropped(bench, kind)
+
+
+def dropped(bench: Bench, kind: str) -> None:
+    """The power goes when the conversion is committed, and the hole is not."""
+    volume = replace(INLINE, size="256M", mkfs=(*INLINE.mkfs, "-b", "4096"))
+    ran = boot(bench, volume, "nodelalloc", work("write", (kind,)), work("drop", (kind,)), job.save())
+    stress.assert_no_complaint(ran)
+    assert_there(bench, volume, ran, work("whole", (kind,)))
+
+
+GROWS = {
+    "allocate": "os.posix_fallocate(file.fileno(), 0, 5000)",
+    "append": "os.pwrite(file.fileno(), bytes(4900), 100)",
+}
+
+
 @pytest.mark.parametrize("options", OPTIONS)
-def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, options: str) -> None:
-    """A file that finds no block stays in its inode."""
+@pytest.mark.parametrize("how", GROWS)
+def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, options: str, how: str) -> None:
+    no_room(bench, options, how)
+
+
+def no_room(bench: Bench, options: str, how: str) -> None:
+    """A file that finds no block stays in its inode, and nobody changes that inode afterwards (not even atime)."""
+    options = ",".join(filter(None, [options, "noatime"]))
     volume = replace(INLINE, size="64M")
     full = (
         "import os\n"
@@ -163,13 +191,15 @@ def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, 
         "for number in range(10):\n"
         "    path = f'/mnt/by_fallocate/{number}'\n"
         "    with open(path, 'r+b') as file:\n"
-        "        try: os.posix_fallocate(file.fileno(), 0, 5000)\n"
+        f"        try: {GROWS[how]}\n"
         "        except OSError as error: assert error.errno == 28, error\n"
         "        else: raise SystemExit('there was room')\n"
         "    assert os.stat(path).st_blocks == 1\n"
+        "os.utime('/mnt')\n"
+        "os.fsync(os.open('/mnt', os.O_RDONLY))\n"
     )
     fill = job.run(["/usr/bin/python3", "-I", "-c", full])
-    steps = [work("write"), fill, work("a"), job.save(), job.drop_caches(), work("a")]
+    steps = [work("write"), fill, job.save(), job.drop_caches(), work("a")]
     ran = boot(bench, volume, options, *steps)
     stress.assert_no_complaint(ran)
     assert_there(bench, volume, ran, work("a"))

@@ -95,6 +95,7 @@ GUARDS = (
     Guard("relocate-refused-is-read", test_data_in_order.unwritten, "read: .*other"),
     Guard("relocate-known-elsewhere", test_data_in_order.known, "has moved"),
     Guard("relocate-known-before", test_data_in_order.known_before, "has moved"),
+    Guard("relocate-async-commit", test_data_in_order.asynchronous, "moved"),
     Guard("relocate-unflushed", test_data_in_order.unflushed, "0 commits"),
     Guard("trim-though-aborted", test_data_in_order.refused, HOLDS),
     Guard("relocate-beside-direct", partial(late_direct, verb="late"), HOLDS, quick=True),
