@@ -76,7 +76,7 @@ def told(chosen: Experiment, records: Sequence[Record]) -> str:
         f"{many} of kernel {_short(dict(keys))}: {state(chosen, dict(keys), now, known)}"
         for keys, many in counts.most_common()
     ]
-    text = f"Records: {'; '.join(parts)}."
+    text = f"[Records](../reference/records.md#old-records-and-new-keys): {'; '.join(parts)}."
     return (
         text
         if parts and all(part.endswith(": present") for part in parts)
