@@ -54,7 +54,7 @@ MIB = 1 << 20
 # EXT4_IOC_MOVE_EXT and EXT4_IOC_REWRITE
 _MOVE_EXT, _REWRITE = 0xC028660F, 0x4010662F
 # Files that come and go, and take what others leave; small files that grow. crash_blocks.py has the same.
-PASSING, SMALL = 1000, 1 << 32
+PASSING, SMALL = 1000, 1 << 60
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -180,6 +180,7 @@ class Overwriter:
         self.fds = {file: os.open(path(file), os.O_RDWR) for file in self.own}
         self.passing: list[int] = []
         self.made = PASSING + 1000 * seed
+        assert self.made + 1000 < SMALL, f"seed {seed} is too large"
 
     def mark(self, text: str) -> None:
         if self.marks is not None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 # Files that come and go have numbers from here, and small ones that grow from there; data_work.py has the same.
-PASSING, SMALL = 1000, 1 << 32
+PASSING, SMALL = 1000, 1 << 60
 # By file and block: the oldest version that may be there.
 Held = Mapping[int, Mapping[int, int]]
 # Of each file the versions of its blocks; None: zeros; or how a block begins that is none of them.
