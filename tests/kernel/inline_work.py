@@ -6,6 +6,7 @@ inline_work.py write KIND...       small files below /mnt, synced, all of them i
 inline_work.py convert KIND...     each gets a block of its own, synced
 inline_work.py append KIND...      zeros behind the contents, written back but not synced; commits come amid that
 inline_work.py beyond KIND...      zeros far behind the contents; fails if the journal's thread then starts a handle
+inline_work.py inside KIND...      other contents over those in the inodes, with fdatasync
 inline_work.py drop KIND...        each gets a block whose page is dropped again, while a commit still has to write it
 inline_work.py whole KIND...       fails and says how many files hold neither what `write` wrote nor zeros
 inline_work.py overwrite KIND...   other contents, synced
@@ -109,6 +110,15 @@ def beyond(kind: str) -> None:
     assert len(tasks) > FILES, tasks
     own = [task for task in tasks if task.startswith("jbd2/")]
     sys.exit(f"{len(own)} of {len(tasks)} handles are of {own[0]}" if own else 0)
+
+
+def overwrite_inside(kind: str) -> None:
+    for number in range(FILES):
+        fd = os.open(path(kind, number), os.O_RDWR)
+        os.pwrite(fd, content(kind, number, "b"), 0)
+        os.fdatasync(fd)
+        assert os.fstat(fd).st_blocks == 1, path(kind, number)
+        os.close(fd)
 
 
 # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_ZERO_RANGE with FALLOC_FL_KEEP_SIZE, FALLOC_FL_COLLAPSE_RANGE
@@ -280,10 +290,10 @@ def main(verb: str, *kinds: str) -> None:
     if verb == "whole":
         check_whole(kinds)
         return
-    if verb == "drop":
-        # What it did must not be committed.
+    if verb in ("drop", "inside"):
+        # No commit behind it.
         for kind in kinds:
-            drop(kind)
+            drop(kind) if verb == "drop" else overwrite_inside(kind)
         return
     for kind in kinds:
         if verb == "write":

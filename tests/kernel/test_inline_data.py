@@ -92,6 +92,17 @@ def test_a_file_may_be_truncated_by_its_path(bench: Bench, options: str) -> None
     assert_there(bench, INLINE, ran, work("b", BY_PATH))
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_fdatasync_waits_for_what_was_overwritten_in_the_inode(bench: Bench, options: str) -> None:
+    inside(bench, options)
+
+
+def inside(bench: Bench, options: str) -> None:
+    ran = boot(bench, INLINE, options, work("write"), work("inside"), job.save())
+    stress.assert_no_complaint(ran)
+    assert_there(bench, INLINE, ran, work("b"))
+
+
 GROWN = ("grown",)
 GROWN_OPTIONS = [*OPTIONS, "journal_lazy,data_relocate"]
 

@@ -480,6 +480,10 @@ def grown_inline_files(bench: Bench) -> None:
     test_inline_data.test_synced_contents_survive_that_a_file_grows(bench, LAZY)
 
 
+def overwritten_inside(bench: Bench) -> None:
+    test_inline_data.inside(bench, LAZY)
+
+
 def restored_inline_files(bench: Bench) -> None:
     test_inline_data.no_room(bench, LAZY, "append")
 
@@ -653,6 +657,7 @@ GUARDS = (
         "cmp",
     ),
     Guard("H28", "unwritten-inline-files", grown_inline_files, "lost, of 50 each", quick=True),
+    Guard("H28", "inline-fdatasync-forgets", overwritten_inside, "lost, of 50 each", quick=True),
     Guard("H30", "restored-without-checksum", restored_inline_files, "checksum invalid|Bad message", quick=True),
     Guard("H31", "owed-data-dropped", dropped_pages, "neither old nor new", quick=True),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
