@@ -196,7 +196,7 @@ def draw(records: Sequence[Record], stem: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="e48-ageing",
-    claim="on a disk that is 80 % full and was written ten times over, data in order stay ahead and keep their pace",
+    claim="on a disk that is 80 % full and was written ten times over, data in order stay ahead of stock ext4",
     runs=runs,
     phases=(FILL, *(phase for each in ROUNDS for phase in (before(each), each, tidy_of(each)))),
     scale=SCALE,

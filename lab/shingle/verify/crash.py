@@ -226,9 +226,11 @@ def markdown(records: Path) -> str:
     rule = "|---|" + "--:|" * len(_COUNTS)
     parts = []
     for (kernel, schema), rows in sums.items():
-        total = rows["all"]
+        total, many = rows["all"], len(rows) - 1
         repaired = " Counts were not checked: e2fsck could repair them in its replay." if schema == 2 else ""
-        what = f"Kernel `{kernel}`, {len(rows) - 1} workloads, seeds {', '.join(map(str, seeds[kernel, schema]))}"
+        what = (
+            f"Kernel `{kernel}`, {many} workload{'s' * (many != 1)}, seeds {', '.join(map(str, seeds[kernel, schema]))}"
+        )
         if total["states"] < _FEW_STATES:
             few.append(f"| {what}.{repaired} {_counted(total)}")
             continue

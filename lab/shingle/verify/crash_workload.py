@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from shingle.failure import unknown_name
@@ -228,29 +229,26 @@ def _blocks(verb: str, *arguments: object) -> job.Step:
     return job.run(["/usr/bin/python3", "-I", f"{job.OUT}/{BLOCKS_PROGRAM.name}", verb, *map(str, arguments)])
 
 
-def _overwritten(workload: Workload, seed: int) -> list[job.Step]:
-    """Of the second mount most: its blocks move, and on a disk so small what they leave soon has another owner."""
+def _in_two_mounts(
+    workload: Workload, seed: int, *, verb: str, made: tuple[int, int], turns: tuple[int, int]
+) -> list[job.Step]:
+    """`made`: files and blocks of each. `turns`: of each mount."""
+    first, second = (_blocks(verb, 1000 * mount + seed % 1000, many, MARKS) for mount, many in enumerate(turns))
     return [
-        job.mount("ext4", workload.lazy), _blocks("make", 5, 192), job.mark(MOUNTED),
-        _blocks("overwrite", seed % 1000, 30, MARKS), job.umount(),
-        *mounted(_blocks("overwrite", 1000 + seed % 1000, 90, MARKS), options=workload.lazy),
+        job.mount("ext4", workload.lazy), _blocks("make", *made), job.mark(MOUNTED), first, job.umount(),
+        *mounted(second, options=workload.lazy),
     ]  # fmt: skip
 
 
-def _overwritten_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
-    return _blocks("overwrite", 2000 * depth + seed % 1000, 15, MARKS)
+def _blocks_deeper(workload: Workload, seed: int, depth: int, *, verb: str, turns: int) -> job.Step:
+    return _blocks(verb, 2000 * depth + seed % 1000, turns, MARKS)
 
 
-def _grown(workload: Workload, seed: int) -> list[job.Step]:
-    return [
-        job.mount("ext4", workload.lazy), _blocks("make", 2, 4), job.mark(MOUNTED),
-        _blocks("small", seed % 1000, 60, MARKS), job.umount(),
-        *mounted(_blocks("small", 1000 + seed % 1000, 160, MARKS), options=workload.lazy),
-    ]  # fmt: skip
-
-
-def _grown_deeper(workload: Workload, seed: int, depth: int) -> job.Step:
-    return _blocks("small", 2000 * depth + seed % 1000, 40, MARKS)
+# Of the second mount most: its blocks move, and on a disk so small what they leave soon has another owner.
+_overwritten = partial(_in_two_mounts, verb="overwrite", made=(5, 192), turns=(30, 90))
+_overwritten_deeper = partial(_blocks_deeper, verb="overwrite", turns=15)
+_grown = partial(_in_two_mounts, verb="small", made=(2, 4), turns=(60, 160))
+_grown_deeper = partial(_blocks_deeper, verb="small", turns=40)
 
 
 def _tidy(goal: int, reached: str = "") -> job.Step:
