@@ -97,7 +97,7 @@ def test_fdatasync_waits_for_what_was_overwritten_in_the_inode(bench: Bench, opt
     inside(bench, options)
 
 
-def inside(bench: Bench, options: str) -> None:
+def inside(bench: Bench, options: str = "journal_lazy") -> None:
     ran = boot(bench, INLINE, options, work("write"), work("inside"), job.save())
     stress.assert_no_complaint(ran)
     assert_there(bench, INLINE, ran, work("b"))
@@ -168,7 +168,7 @@ def test_a_page_that_a_commit_has_to_write_is_not_dropped(bench: Bench, kind: st
     dropped(bench, kind)
 
 
-def dropped(bench: Bench, kind: str) -> None:
+def dropped(bench: Bench, kind: str = DROPS[0]) -> None:
     """The power goes when the conversion is committed, and the hole is not."""
     volume = replace(INLINE, size="256M", mkfs=(*INLINE.mkfs, "-b", "4096"))
     ran = boot(bench, volume, "nodelalloc", work("write", (kind,)), work("drop", (kind,)), job.save())
@@ -188,7 +188,7 @@ def test_contents_survive_a_conversion_for_which_there_is_no_room(bench: Bench, 
     no_room(bench, options, how)
 
 
-def no_room(bench: Bench, options: str, how: str) -> None:
+def no_room(bench: Bench, options: str = "journal_lazy", how: str = "append") -> None:
     """A file that finds no block stays in its inode, and nobody changes that inode afterwards (not even atime)."""
     options = ",".join(filter(None, [options, "noatime"]))
     volume = replace(INLINE, size="64M")

@@ -480,19 +480,6 @@ def grown_inline_files(bench: Bench) -> None:
     test_inline_data.test_synced_contents_survive_that_a_file_grows(bench, LAZY)
 
 
-def overwritten_inside(bench: Bench) -> None:
-    test_inline_data.inside(bench, LAZY)
-
-
-def restored_inline_files(bench: Bench) -> None:
-    test_inline_data.no_room(bench, LAZY, "append")
-
-
-def dropped_pages(bench: Bench) -> None:
-    for kind in test_inline_data.DROPS:
-        test_inline_data.dropped(bench, kind)
-
-
 def failed_split(bench: Bench) -> None:
     """An extent tree cannot grow, 50 times; the blocks that it had for that become file data."""
     grow = (
@@ -657,9 +644,9 @@ GUARDS = (
         "cmp",
     ),
     Guard("H28", "unwritten-inline-files", grown_inline_files, "lost, of 50 each", quick=True),
-    Guard("H28", "inline-fdatasync-forgets", overwritten_inside, "lost, of 50 each", quick=True),
-    Guard("H30", "restored-without-checksum", restored_inline_files, "checksum invalid|Bad message", quick=True),
-    Guard("H31", "owed-data-dropped", dropped_pages, "neither old nor new", quick=True),
+    Guard("H28", "inline-fdatasync-forgets", test_inline_data.inside, "lost, of 50 each", quick=True),
+    Guard("H30", "restored-without-checksum", test_inline_data.no_room, "checksum invalid|Bad message", quick=True),
+    Guard("H31", "owed-data-dropped", test_inline_data.dropped, "neither old nor new", quick=True),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
     Guard("H28", "mapped-though-aborted", second_fsync, "synced"),
