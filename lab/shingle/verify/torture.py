@@ -365,15 +365,16 @@ def page_with(page: str, records: Path) -> str:
     """The page with the sums of the records between its two marks."""
     parts, few = [], []
     read = read_records(records)
-    for kernel, where in dict.fromkeys((kernel, where) for kernel, where, _ in read):
-        lives = [life for *of, life in read if of == [kernel, where]]
+    for kernel, where in dict.fromkeys((kernel, where) for kernel, where, *_ in read):
+        own = [(seed, life) for *of, seed, life in read if of == [kernel, where]]
+        seeds, lives = ", ".join(map(str, sorted({seed for seed, _ in own}))), [life for _, life in own]
         if sum(life.operations for life in lives) < _FEW_OPERATIONS:
-            few.append(f"| {where} | `{kernel[:12]}` | {' | '.join(_sums(lives))} |")
+            few.append(f"| {where} | `{kernel[:12]}` | {seeds} | {' | '.join(_sums(lives))} |")
         else:
-            parts.append(f"On {where}, kernel `{kernel}`:\n\n{markdown(lives)}")
+            parts.append(f"On {where}, kernel `{kernel}` (seeds: {seeds}):\n\n{markdown(lives)}")
     if few:
-        heads = [heading.replace("\n", " ") for heading in ("on", "kernel", *_HEADINGS[2:])]
-        lines = [f"| {' | '.join(heads)} |", "|---|---|" + "--:|" * (len(heads) - 2), *few]
+        heads = [heading.replace("\n", " ") for heading in ("on", "kernel", "seeds", *_HEADINGS[2:])]
+        lines = [f"| {' | '.join(heads)} |", "|---|---|---|" + "--:|" * (len(heads) - 3), *few]
         parts.append("Shorter series, all logs together:\n\n" + "\n".join(lines) + "\n")
     text = "\n".join(parts) or "No series of this configuration is recorded yet.\n"
     return replaced(page, _BEGIN, _END, text, PAGE)
@@ -664,8 +665,8 @@ def write_record(path: Path, life: Life, kernel: str, seed: int, *, processors: 
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def read_records(path: Path) -> list[tuple[str, str, Life]]:
-    """Kernel, kind of machine and life of each line; those of the first schema had no snapshots and are left out."""
+def read_records(path: Path) -> list[tuple[str, str, int, Life]]:
+    """Kernel, kind of machine, the series' seed and life of each line; the first schema had no snapshots: left out."""
     found = []
     for line in map(json.loads, path.read_text().splitlines()):
         if line["schema"] == 1:
@@ -680,5 +681,5 @@ def read_records(path: Path) -> list[tuple[str, str, Life]]:
         where += ", data in order" if life.relocates else ""
         # `e2fsck -fy` went before the check of what the cut left, and repaired it.
         where += ", repaired first" if line["schema"] < _JUDGED else ""
-        found.append((line["versions"]["kernel"], where, life))
+        found.append((line["versions"]["kernel"], where, line["seed"], life))
     return found
