@@ -121,15 +121,26 @@ def overwrite_inside(kind: str) -> None:
         os.close(fd)
 
 
+def by_removal(fd: int, name: str) -> None:
+    os.unlink(name)
+    os.close(fd)
+
+
 # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_ZERO_RANGE with FALLOC_FL_KEEP_SIZE, FALLOC_FL_COLLAPSE_RANGE
-DROPS = {"by_punch": 3, "by_zero": 17, "by_collapse": 8}
-# Blocks apart, more than the queue takes, so that the commit waits before it comes to the small files.
-BLOCK, MIB, OWED_BLOCKS = 4096, 1 << 20, 2000
+DROPS: dict[str, Callable[[int, str], None]] = {
+    "by_punch": lambda fd, _: fallocate(fd, 3, 0, BLOCK),
+    "by_zero": lambda fd, _: fallocate(fd, 17, 0, BLOCK),
+    "by_collapse": lambda fd, _: fallocate(fd, 8, 0, BLOCK),
+    "by_shrinking": lambda fd, _: os.ftruncate(fd, 0),
+    "by_removal": by_removal,
+}
+# More than the queue takes, so that the commit waits before it comes to the files of the test.
+BLOCK, MIB, OWED = 4096, 1 << 20, 2000
 FOREIGN = b"\xee"
 
 
 def drop(kind: str) -> None:
-    """The commit is busy with a large file, if that is not written before (nodelalloc)."""
+    """The commit is busy with other small files."""
     # What is free holds what was somebody else's, also what ext4 keeps back.
     with open("/sys/fs/ext4/shd0/reserved_clusters", "w") as file:
         file.write("0")
@@ -143,20 +154,20 @@ def drop(kind: str) -> None:
     os.close(fd)
     os.unlink(f"{ROOT}/foreign")
     os.sync()
+    others = [os.open(f"{ROOT}/owed-{number}", os.O_RDWR | os.O_CREAT, 0o644) for number in range(OWED)]
+    for fd in others:
+        os.write(fd, bytes(BYTES))
+    os.sync()
     fds = [os.open(path(kind, number), os.O_RDWR) for number in range(FILES)]
-    for fd in fds:
-        os.ftruncate(fd, 3 * BLOCK)
     # What is last on the transaction's list is written first.
-    owed = os.open(f"{ROOT}/owed-{kind}", os.O_RDWR | os.O_CREAT)
-    for number in range(OWED_BLOCKS):
-        os.pwrite(owed, bytes(BLOCK), number * 8 * BLOCK)
-    # An fsync of the large file would write it ahead of the commit.
+    for fd in (*fds, *others):
+        os.ftruncate(fd, 3 * BLOCK)
     os.utime(ROOT)
     committing = threading.Thread(target=os.fsync, args=(os.open(ROOT, os.O_RDONLY),))
     committing.start()
     time.sleep(0.02)
-    for fd in fds:
-        fallocate(fd, DROPS[kind], 0, BLOCK)
+    for number, fd in enumerate(fds):
+        DROPS[kind](fd, path(kind, number))
     assert committing.is_alive(), "the commit had ended before"
     committing.join()
 
@@ -165,8 +176,10 @@ def check_whole(kinds: tuple[str, ...]) -> None:
     wrong, old = {}, 0
     for kind in kinds:
         for number in range(FILES):
-            with open(path(kind, number), "rb") as file:
-                held = file.read()
+            held = b""
+            if os.path.exists(path(kind, number)):
+                with open(path(kind, number), "rb") as file:
+                    held = file.read()
             is_old = held[:BYTES] == content(kind, number, "a")
             old += is_old
             wrong[kind] = wrong.get(kind, 0) + bool(held[BYTES * is_old :].strip(b"\0"))

@@ -160,18 +160,19 @@ def test_files_that_grow_and_shrink_at_random(bench: Bench, options: str, volume
         bench.assert_clean(ran.saved_drive, recover=True)
 
 
-DROPS = ("by_punch", "by_zero", "by_collapse")
+DROPS = ("by_punch", "by_zero", "by_collapse", "by_shrinking", "by_removal")
 
 
 @pytest.mark.parametrize("kind", DROPS)
-def test_a_page_that_a_commit_has_to_write_is_not_dropped(bench: Bench, kind: str) -> None:
-    dropped(bench, kind)
+@pytest.mark.parametrize("options", ["", "data=writeback"], ids=["ordered", "writeback"])
+def test_a_page_that_a_commit_has_to_write_is_not_dropped(bench: Bench, kind: str, options: str) -> None:
+    dropped(bench, kind, options)
 
 
-def dropped(bench: Bench, kind: str = DROPS[0]) -> None:
-    """The power goes when the conversion is committed, and the hole is not."""
+def dropped(bench: Bench, kind: str = DROPS[0], options: str = "") -> None:
+    """The power goes when the conversion is committed, and the change that drops the page is not."""
     volume = replace(INLINE, size="256M", mkfs=(*INLINE.mkfs, "-b", "4096"))
-    ran = boot(bench, volume, "nodelalloc", work("write", (kind,)), work("drop", (kind,)), job.save())
+    ran = boot(bench, volume, options, work("write", (kind,)), work("drop", (kind,)), job.save())
     stress.assert_no_complaint(ran)
     assert_there(bench, volume, ran, work("whole", (kind,)))
 

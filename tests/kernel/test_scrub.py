@@ -20,6 +20,7 @@ from kernel.test_snapshots import (
     SYSFS,
     Log,
     crashed,
+    damaged_first_block,
     formatted_64m,
     manifest,
     put,
@@ -167,6 +168,24 @@ def test_stock_recovery_would_have_noticed(bench: Bench) -> None:
             file.write(bytes([byte ^ 1]))
         assert checked(bench, image) != whole, number
         image.unlink()
+
+
+def test_an_unmount_right_after_the_mount_leaves_no_damage_behind(bench: Bench) -> None:
+    unmounted_at_once(bench)
+
+
+def unmounted_at_once(bench: Bench) -> None:
+    """A commit block and the newest snapshot are bad. Nothing is lost, unless stock recovery has to read them."""
+    formatted = formatted_64m(bench)
+    ran = crashed(bench, formatted, *some_snapshots())
+    log = Log(bench, formatted, ran.saved_drive)
+    commit = next(block for block in blocks_of(log) if block.kind == COMMIT)
+    bad = [put(log.places[commit.number], bytes(4096)), damaged_first_block(log)]
+    booted = bench.boot([*bad, *bench.mounted(formatted, *counted(), options=LAZY)], drive=ran.saved_drive, save=True)
+    # Otherwise the test is none.
+    assert found(booted) == [(2, 1)]
+    again = replayed(bench, formatted, booted.saved_drive)
+    assert again.text("replayed.txt") == ran.text("ran.txt")
 
 
 def test_unreadable_sectors_are_left_behind(bench: Bench) -> None:

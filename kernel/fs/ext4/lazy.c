@@ -454,8 +454,29 @@ void ext4_lazy_unmount(struct super_block *sb)
 		jbd2_journal_unlock_updates(journal);
 		return;
 	}
+	if (jbd2_lazy(journal))
+		jbd2_lazy_pass_damage(journal);
 	ext4_lazy_close_super(sb);
 	ext4_lazy_log_super(sb);
+}
+
+/*
+ * Before a resize.  What another one has logged, that a crash cut off, would
+ * overwrite what this one puts in its place.
+ *
+ * Return: 0, or an error, and then the journal is aborted.
+ */
+int ext4_lazy_resize_begin(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	int err;
+
+	if (!journal || !jbd2_lazy(journal) || sb_rdonly(sb))
+		return 0;
+	jbd2_journal_lock_updates(journal);
+	err = jbd2_journal_flush(journal, 0);
+	jbd2_journal_unlock_updates(journal);
+	return err;
 }
 
 /* For jbd2_journal_flush(): whether a freeze or a remount leaves the log. */

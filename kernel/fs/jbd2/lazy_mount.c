@@ -231,8 +231,12 @@ int __jbd2_lazy_recover(journal_t *journal)
 	} else {
 		lazy->mark.snapshot.blocks = 0;
 	}
-	if (err == -EAGAIN)
+	if (err == -EAGAIN) {
 		err = jbd2_lazy_scan(lazy, reader, false);
+		/* That passed it by.  Others have to read it. */
+		if (!err && newest->blocks)
+			jbd2_lazy_damaged(lazy, newest->log_blk);
+	}
 	jbd2_lazy_reader_free(reader);
 	if (err) {
 		pr_err("JBD2: %s: the kept log is damaged\n",

@@ -291,7 +291,8 @@ static int scrub_begin(struct jbd2_lazy *lazy)
 /* Whether the cleaner has to let go of clean_mutex. */
 static bool scrub_interrupted(struct jbd2_lazy *lazy)
 {
-	return kthread_should_stop() || is_journal_aborted(lazy->journal);
+	return (current == lazy->cleaner && kthread_should_stop()) ||
+	       is_journal_aborted(lazy->journal);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -340,7 +341,9 @@ static void scrub_pass_damage(struct jbd2_lazy *lazy)
 	tid_t tid;
 
 	while (jbd2_lazy_damage_left(lazy)) {
-		if (READ_ONCE(lazy->clean_paused) || scrub_interrupted(lazy))
+		/* An unmount is not paused, also without a commit before it. */
+		if (scrub_interrupted(lazy) ||
+		    (current == lazy->cleaner && READ_ONCE(lazy->clean_paused)))
 			return;
 		scrub_used(lazy, &tid, &before);
 		span = jbd2_jmap_span_past(&lazy->map, scrub->bad);
@@ -353,6 +356,22 @@ static void scrub_pass_damage(struct jbd2_lazy *lazy)
 	}
 	WRITE_ONCE(scrub->bad, 0);
 }
+
+/**
+ * jbd2_lazy_pass_damage() - get the tail past known damage, before an unmount
+ * @journal: a lazy journal
+ *
+ * Others do not read past it.  An e2fsck that finds errors throws the log away.
+ */
+void jbd2_lazy_pass_damage(journal_t *journal)
+{
+	struct jbd2_lazy *lazy = journal->j_lazy;
+
+	mutex_lock(&lazy->clean_mutex);
+	scrub_pass_damage(lazy);
+	mutex_unlock(&lazy->clean_mutex);
+}
+EXPORT_SYMBOL(jbd2_lazy_pass_damage);
 
 /* ------------------------------------------------------------------------- */
 /* When                                                                       */

@@ -69,6 +69,7 @@ int jbd2_lazy_refresh(journal_t *journal, struct buffer_head **bhs,
 int jbd2_lazy_demote_now(journal_t *journal, u32 span);
 int jbd2_lazy_relog_now(journal_t *journal, u32 span);
 int jbd2_lazy_scrub(journal_t *journal);
+void jbd2_lazy_pass_damage(journal_t *journal);
 
 /* Called by jbd2 itself, or from below. */
 unsigned long __jbd2_lazy_log_block(journal_t *journal, u64 home);
