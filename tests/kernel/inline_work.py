@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# ruff: noqa: PTH103, PTH108, PTH123
+# ruff: noqa: PTH103, PTH108, PTH110, PTH123
 """Runs in the machine: files whose contents are in their inodes, and the ways in which they come out of there.
 
 inline_work.py write KIND...       small files below /mnt, synced, all of them in their inodes

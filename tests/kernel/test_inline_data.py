@@ -177,6 +177,14 @@ def dropped(bench: Bench, kind: str = DROPS[0], options: str = "") -> None:
     assert_there(bench, volume, ran, work("whole", (kind,)))
 
 
+def shrunk(bench: Bench) -> None:
+    dropped(bench, "by_shrinking", "data=writeback")
+
+
+def removed(bench: Bench) -> None:
+    dropped(bench, "by_removal", "data=writeback")
+
+
 GROWS = {
     "allocate": "os.posix_fallocate(file.fileno(), 0, 5000)",
     "append": "os.pwrite(file.fileno(), bytes(4900), 100)",

@@ -28,6 +28,7 @@ from kernel import (
     test_read_only,
     test_regression_faults,
     test_remembered_errors,
+    test_scrub,
     test_snapshots,
     test_snapshots_keep_data,
 )
@@ -647,6 +648,10 @@ GUARDS = (
     Guard("H28", "inline-fdatasync-forgets", test_inline_data.inside, "lost, of 50 each", quick=True),
     Guard("H30", "restored-without-checksum", test_inline_data.no_room, "checksum invalid|Bad message", quick=True),
     Guard("H31", "owed-data-dropped", test_inline_data.dropped, "neither old nor new", quick=True),
+    Guard("H31", "owed-data-truncated", test_inline_data.shrunk, "neither old nor new", quick=True),
+    Guard("H31", "owed-data-removed", test_inline_data.removed, "neither old nor new", quick=True),
+    Guard("H32", "damage-sealed", test_scrub.unmounted_at_once, "Directory block|== 'dirs0", quick=True),
+    Guard("H32", "snapshot-damage-forgotten", test_scrub.unmounted_at_once, r"\(1, 1\)", quick=True),
     Guard("H28", "committed-though-aborted", second_fsync, "synced"),
     Guard("H28", "nothing-to-commit", second_fsync, "synced"),
     Guard("H28", "mapped-though-aborted", second_fsync, "synced"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from kernel import stress, test_data_in_order, test_mutants, test_no_memory
+from kernel import stress, test_data_in_order, test_mutants, test_no_memory, test_shutdown
 from kernel.test_data_in_order import BLOCKS, BOTH, FILES, RELOCATE, boot, formatted_for, moved, work
 from shingle.build import build
 from shingle.failure import Failure
@@ -93,6 +93,7 @@ GUARDS = (
     Guard("relocate-free-at-once", partial(cut, states=250), HOLDS),
     Guard("relocate-error-committed", test_data_in_order.refused, HOLDS),
     Guard("relocate-refused-is-read", test_data_in_order.unwritten, "read: .*other"),
+    Guard("relocate-shutdown-committed", test_shutdown.refused_at_the_end, HOLDS),
     Guard("relocate-known-elsewhere", test_data_in_order.known, "has moved"),
     Guard("relocate-known-before", test_data_in_order.known_before, "has moved"),
     Guard("relocate-async-commit", test_data_in_order.asynchronous, "moved"),
