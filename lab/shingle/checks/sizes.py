@@ -51,6 +51,7 @@ LISTED = (
         "crates/safs/src/namespace.rs", "rename", "two directories change in one batch, each step on what the last left"
     ),
     Listed("crates/safs/src/recovery.rs", "roll_forward", "the log is read first, then followed"),
+    Listed("kernel/fs/ext4/lazy.c", "", "one side of a lazy journal: mounts, unmounts, remounts, sysfs"),
     Listed("kernel/fs/jbd2/*.c", "", "one invariant each: the map, the scan, the cleaner"),
     Listed("kernel/fs/jbd2/jmap-test.c", "equals_a_plain_array_over_many_revolutions", "one history, told in order"),
     Listed("machine/arch/um/drivers/shingle_kern.c", "", "the kernel's half of the driver; drives are keyed by it"),
