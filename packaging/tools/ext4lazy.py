@@ -1571,7 +1571,9 @@ def _check_copy(path: Path, scratch: Path) -> int:
                 return _say_damage(path, copy, said)
         elif volume.external_journal is not None and "needs_recovery" in volume.features:
             raise Failure(f"{path} has its log on another device: drain it, then run e2fsck -f.")
-        done = _run(["e2fsck", "-f", "-n", copy])
+        # A snapshot has the volume's UUID and label, and what is written to it is lost: nobody shall mount it.
+        with held(copy, "checking a copy"):
+            done = _run(["e2fsck", "-f", "-n", copy])
         if done.returncode == 0:
             print(f"{path}: no errors, with its log replayed.")
             return OK

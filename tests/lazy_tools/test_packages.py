@@ -138,6 +138,15 @@ def test_only_owners_of_the_first_version_are_warned_of_it(folder: Path) -> None
         assert script(folder, script_, "configure", old) == ""
 
 
+def test_the_links_in_dev_disk_stay_with_the_volume_while_a_snapshot_is_checked() -> None:
+    rule = (DEBIAN / "ext4lazy-tools.udev").read_text().replace("\\\n", "")
+    assert re.search(
+        r'ENV\{DM_NAME\}=="ext4lazy-\*",\s+OPTIONS\+="link_priority=-100", ENV\{UDISKS_IGNORE\}="1"\n', rule
+    )
+    # As `ext4lazy check` calls it: the name of its folder.
+    assert 'TemporaryDirectory(prefix="ext4lazy-"' in (TOOLS / "ext4lazy.py").read_text()
+
+
 def test_the_rule_keeps_desktops_off_kept_logs_alone(folder: Path) -> None:
     """udev runs the program and compares what it says; so does this."""
     rule = (DEBIAN / "ext4lazy-tools.udev").read_text().replace("\\\n", "")

@@ -316,6 +316,33 @@ END
     no_trouble(booted)
 
 
+def test_the_snapshot_that_is_checked_cannot_be_mounted(guest: Guest, workshop: Path) -> None:
+    """It has the UUID of the volume, and what is written to it is lost."""
+    disk = image(workshop / "twin.img", journal_mib=16)
+    booted = guest.boot(
+        """
+        mkdir -p /tmp/bin /tmp/scratch /twin
+        run mount mount -t ext4lazy /dev/vda /mnt
+        umount /mnt
+        real=$(command -v e2fsck)
+        cat >/tmp/bin/e2fsck <<END
+#!/bin/sh
+case "\\$*" in *-n*) mount -t ext4 "\\$3" /twin 2>/tmp/said; echo "\\$?" >/tmp/mounted; umount /twin;; esac
+exec $real "\\$@"
+END
+        chmod 755 /tmp/bin/e2fsck
+        PATH=/tmp/bin:$PATH ext4lazy check --scratch /tmp/scratch /dev/vda
+        say status: $?
+        say mounted: $(cat /tmp/mounted) $(cat /tmp/said)
+        """,
+        [disk],
+        folder=workshop,
+    )
+    assert booted.one("status") == "0"
+    status, said = booted.one("mounted").split(maxsplit=1)
+    assert status == "32" and "busy" in said, booted.one("mounted")
+
+
 def test_a_suspend_finds_no_thread_that_waits_for_a_frozen_one(guest: Guest, workshop: Path) -> None:
     """pm_test=freezer, forty times under a load that keeps the cleaner at work, on four processors."""
     disk = image(workshop / "suspend.img", journal_mib=16)
