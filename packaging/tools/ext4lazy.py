@@ -1699,8 +1699,16 @@ def tune(path: Path, *, undo: bool, now: bool) -> int:
     _set(folder, settings | {"mb_group_prealloc": min(settings["mb_group_prealloc"], group)})
     print(f"{mount.where}: new files are {'placed as ext4 does by itself' if undo else 'kept together from now on'}.")
     if not now:
-        print(_keep(mount, undo=undo))
+        print(_keep(mount.directory, undo=undo))
     return OK
+
+
+def untune(directory: Path) -> int:
+    """Takes `tune` back of a directory, whatever is mounted there by now."""
+    at = directory.resolve()
+    print(_keep(at, undo=True))
+    kinds = [mount.kind for mount in _mounts() if mount.directory == at]
+    return tune(find_device(str(at)), undo=True, now=True) if kinds and kinds[-1] in ("ext4", "ext4lazy") else OK
 
 
 def _set(folder: Path, settings: dict[str, int]) -> None:
@@ -1716,11 +1724,11 @@ def _set(folder: Path, settings: dict[str, int]) -> None:
         raise
 
 
-def _keep(mount: Mount, *, undo: bool) -> str:
-    """Has systemd set them again whenever the volume is mounted there, or no longer; says what will be."""
+def _keep(directory: Path, *, undo: bool) -> str:
+    """Has systemd set them again whenever a volume is mounted there, or no longer; says what will be."""
     if not SYSTEMD.is_dir():
         return f"Without systemd nobody sets this again after a mount{'' if undo else ': run it then'}."
-    unit = run(["systemd-escape", "--path", mount.directory]).strip()
+    unit = run(["systemd-escape", "--path", directory]).strip()
     addition = UNITS / f"{unit}.mount.d/ext4lazy-tune.conf"
     if undo:
         addition.unlink(missing_ok=True)
@@ -1733,7 +1741,8 @@ def _keep(mount: Mount, *, undo: bool) -> str:
             f"# By `ext4lazy tune`; `--undo` removes it.\n[Unit]\nUpholds=ext4lazy-tune@{unit}.service\n"
         )
     run(["systemctl", "daemon-reload"])
-    return f"systemd {'does so no longer' if undo else 'sets this again'} when it is mounted on {mount.where} again."
+    what = "sets nothing any more" if undo else "sets this again"
+    return f"systemd {what} when a volume is mounted on {shown(str(directory))} again."
 
 
 # --- The command line -------------------------------------------------------------
@@ -1848,6 +1857,8 @@ def _tidy(arguments: list[str]) -> int:
 
 
 def _run_command(asked: argparse.Namespace) -> int:
+    if asked.command == "tune" and asked.undo and not asked.now and Path(asked.device).is_dir():
+        return untune(Path(asked.device))
     asked.device = find_device(asked.device)
     if asked.command == "advise":
         return advise(asked.device, asked.journal_mib)

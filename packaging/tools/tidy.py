@@ -16,6 +16,7 @@ disturbed: contents and times of files stay, and a crash or a kill at any instan
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -368,6 +369,7 @@ def joinable(mount: Mount, room: Room, plan: Plan, goal: int) -> list[File]:
 
 class Mover:
     def __init__(self, mount: Mount, rate_mib: int, refused: dict[str, str]) -> None:
+        self.directory = mount.directory
         self.device, self.rate = mount.directory.stat().st_dev, rate_mib * MIB
         self.total, self.refused = 0, refused
         # When the next may be written.
@@ -391,7 +393,8 @@ class Mover:
             except OSError as error:
                 if error.errno in (errno.ENOTTY, errno.EBADF):
                     raise Failure(TOO_OLD) from None
-                if error.errno == errno.EROFS:
+                # Not by itself: it may be seen through a mount of its folder.
+                if error.errno == errno.EROFS and os.statvfs(self.directory).f_flag & os.ST_RDONLY:
                     raise
                 # What was asked before is written all the same.
                 self.refused[file.path] = os.strerror(error.errno or 0)
@@ -502,6 +505,19 @@ def run(mount: Mount, asked: argparse.Namespace) -> int:
     return 4 if damaged else 0
 
 
+@contextlib.contextmanager
+def alone(mount: Mount) -> Iterator[None]:
+    """Two would undo each other's work, and write twice as much as --rate says."""
+    fd = os.open(mount.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Failure(f"{mount.directory} is being tidied by another ext4lazy: expected one at a time.") from None
+    finally:
+        os.close(fd)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="ext4lazy tidy", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mountpoint", metavar="MOUNTPOINT", help="where the volume is mounted")
@@ -517,7 +533,11 @@ def main() -> int:
     try:
         if asked.rate < 1 or not (1 <= asked.goal <= 99 and 1 <= asked.full <= 99):
             raise Failure("--rate takes 1 and more, --goal and --full take 1 to 99.")
-        return run(mount_of(asked.mountpoint), asked)
+        mount = mount_of(asked.mountpoint)
+        if asked.dry_run:
+            return run(mount, asked)
+        with alone(mount):
+            return run(mount, asked)
     except KeyboardInterrupt:
         print("stopped; what was written again stays there, and the rest where it was")
         return 130

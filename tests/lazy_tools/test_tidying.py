@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import shutil
@@ -93,6 +94,32 @@ def test_a_file_that_cannot_be_read_is_named(
     assert f"1 files stay: {os.strerror(code)}\n" in said
     assert (f"{name!r}: {os.strerror(code)}\n" in said) == (status == 4)
     assert "\udcff" not in said
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["a-bind-mount", "the-volume"])
+def test_a_part_that_is_mounted_read_only_stays(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    """What cannot be written at all ends the run."""
+
+    def ask(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    flags = argparse.Namespace(f_flag=os.ST_RDONLY if whole else 0)
+    monkeypatch.setattr(tidy, "ask", ask)
+    monkeypatch.setattr(tidy, "write_back", lambda *_: None)
+    monkeypatch.setattr(os, "statvfs", lambda _: flags)
+    path, refused = folder / "file", dict[str, str]()
+    path.write_bytes(b"")
+    with pytest.raises(OSError, match="Read-only") if whole else contextlib.nullcontext():
+        rewrite(folder, path, path.stat().st_ino, refused)
+    assert refused == ({} if whole else {str(path): "Read-only file system"})
+
+
+def test_there_is_one_at_a_time(folder: Path) -> None:
+    mount = tidy.Mount(folder, 1 << 20)
+    with tidy.alone(mount), pytest.raises(tidy.Failure, match="by another ext4lazy"), tidy.alone(mount):
+        pass
+    with tidy.alone(mount):
+        pass
 
 
 def test_mount_points_are_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

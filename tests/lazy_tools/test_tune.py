@@ -101,14 +101,32 @@ def test_systemd_sets_them_after_each_mount(
     assert tool.main(["tune", volume]) == tool.OK
     addition = tool.UNITS / "data-my\\x20disk.mount.d/ext4lazy-tune.conf"
     assert "\nUpholds=ext4lazy-tune@data-my\\x20disk.service\n" in addition.read_text()
-    assert "when it is mounted on /data/my disk again" in capsys.readouterr().out
+    assert "sets this again when a volume is mounted on /data/my disk" in capsys.readouterr().out
     for _ in range(2):
         assert tool.main(["tune", volume, "--undo"]) == tool.OK
         assert not addition.parent.exists()
     assert asked.read_text() == "daemon-reload\n" * 3
 
 
+@pytest.mark.skipif(shutil.which("systemd-escape") is None, reason="no systemd")
+def test_it_is_taken_back_of_a_directory_where_no_ext4_is_mounted_any_more(
+    settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", fakes(folder, systemctl=":"))
+    monkeypatch.setattr(tool, "SYSTEMD", folder)
+    place = folder / "place"
+    place.mkdir()
+    unit = stock("systemd-escape", "--path", place).strip()
+    addition = tool.UNITS / f"{unit}.mount.d/ext4lazy-tune.conf"
+    addition.parent.mkdir(parents=True)
+    addition.write_text("")
+    assert tool.main(["tune", str(place), "--undo"]) == tool.OK
+    assert not addition.parent.exists()
+    assert f"sets nothing any more when a volume is mounted on {place}" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd")
 def test_systemd_understands_the_unit(folder: Path) -> None:
     text = systemd_accepts(folder, UNIT)
-    assert "ExecStart=/usr/sbin/ext4lazy tune --now %f\n" in text
+    # Upheld, a unit that fails is started for ever.
+    assert "ExecStart=-/usr/sbin/ext4lazy tune --now %f\n" in text
