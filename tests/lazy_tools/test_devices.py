@@ -34,6 +34,19 @@ def test_nobody_can_mount_what_is_being_converted(folder: Path) -> None:
         stock("umount", point)
 
 
+def test_nobody_can_mount_the_copy_that_is_being_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop device stands in for the snapshot, which has the UUID of the volume."""
+    said, point = folder / "said", folder / "point"
+    point.mkdir()
+    with loop(make(folder / "a.img")) as device, loop(make(folder / "b.img")) as copy:
+        monkeypatch.setattr(tool, "_snapshot", lambda *_: contextlib.nullcontext(copy))
+        monkeypatch.setenv(
+            "PATH", fakes(folder, e2fsck=f'real mount {copy} {point} 2>>{said} && umount {point}\nreal e2fsck "$@"')
+        )
+        assert tool.check(device, folder) == tool.OK
+    assert said.read_text().count("already mounted or mount point busy") == 1
+
+
 def test_without_a_loop_device_the_old_journal_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "LOOP_CONFIGURE", 0x4CFF)
     with loop(make(folder / "old.img", kind="ext3", mib=128)) as device:

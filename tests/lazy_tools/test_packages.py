@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lazy_tools.volumes import TOOLS, fakes, kept, make, stock, tool
+from lazy_tools.volumes import TOOLS, fakes, kept, loop, make, needs_loop, stock, tool
 from shingle.build.build import KERNEL_SOURCE
 from shingle.paths import ROOT
 
@@ -159,3 +159,46 @@ def test_the_rule_keeps_desktops_off_kept_logs_alone(folder: Path) -> None:
 
     assert stopped(kept(folder).path)
     assert not stopped(make(folder / "empty.img"))
+
+
+UDEV = """set -e
+rules=$1 volume=$2 copy=$3
+mount -t tmpfs none /run
+mkdir -p /run/udev/rules.d
+cp "$rules"/*.rules /run/udev/rules.d
+numbers() { tr : ' ' </sys/class/block/${1#/dev/}/dev; }
+numbers=$(numbers $volume) other=$(numbers $copy)
+mount -t tmpfs none /dev
+mknod $volume b $numbers
+mknod $copy b $other
+for device in $copy $volume $copy; do
+	udevadm test --action=change /sys/class/block/${device#/dev/} 2>/dev/null | grep UDISKS || true
+	readlink -f /dev/disk/by-uuid/*
+done
+"""
+
+
+@needs_loop
+@pytest.mark.skipif(shutil.which("udevadm") is None, reason="no udev")
+@pytest.mark.parametrize("name", ["ext4lazy-x1_y2", "data"])
+def test_the_links_of_a_volume_are_not_its_copy_s(folder: Path, name: str) -> None:
+    """udev runs the rule on loop devices; one of them is said to have the name of a copy, as 55-dm.rules does."""
+    rules = folder / "rules"
+    rules.mkdir()
+    (rules / "70-ext4lazy-tools.rules").write_text((DEBIAN / "ext4lazy-tools.udev").read_text())
+    image, twin = make(folder / "a.img"), folder / "b.img"
+    shutil.copy(image, twin)
+    with loop(image) as volume, loop(twin) as copy:
+        (rules / "55-dm.rules").write_text(f'KERNEL=="{copy.name}", ENV{{DM_NAME}}="{name}"\n')
+        found = stock("unshare", "--mount", "sh", "-c", UDEV, "sh", rules, volume, copy).splitlines()
+    ignored = "UDISKS_IGNORE=1"
+    # Alone it has the link; beside the volume it has none, and no desktop shows it.
+    if name == "data":
+        assert ignored not in found and found[-1] == str(copy)
+    else:
+        assert found == [ignored, str(copy), str(volume), ignored, str(volume)]
+
+
+def test_the_owners_guide_gives_its_copy_such_a_name() -> None:
+    names = re.findall(r"dmsetup create (\S+)", (ROOT / "docs/guide/owners-guide.md").read_text())
+    assert names == ["ext4lazy-copy"]

@@ -27,7 +27,7 @@ GUIDE = ROOT / "docs/guide/owners-guide.md"
 NAMES = {
     "/dev/sdX1": "/dev/vda",
     "UUID=…": "UUID=$(blkid -o value -s UUID /dev/vda)",
-    "dmsetup create copy": "dmsetup create copy && dmsetup mknodes copy",
+    "dmsetup create ext4lazy-copy": "dmsetup create ext4lazy-copy && dmsetup mknodes ext4lazy-copy",
 }
 PREPARE = "apt install build-essential debhelper dh-dkms git linux-source-6.12 python3"
 BUILD = "packaging/build build/packages"
@@ -80,7 +80,7 @@ SECTIONS = {
     ),
     "A disk that must not be written": Section(
         f"{UNMOUNTED}; blockdev --setro /dev/vda",
-        f"{FILE}; umount /data; dmsetup remove copy; losetup --detach $loop;"
+        f"{FILE}; umount /data; dmsetup remove ext4lazy-copy; losetup --detach $loop;"
         f" mount -t ext4lazy -o ro /dev/vda /data; {FILE}; umount /data; blockdev --setrw /dev/vda",
     ),
     "Go back": Section(READY, "e2fsck -fn /dev/vda"),
