@@ -510,14 +510,17 @@ def find_device(named: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str) -> Iterator[list[int]]:
-    """As long as one of these descriptors is open, a block device cannot be mounted, checked or held by others."""
+def held(path: Path, what: str, *, itself: bool = True) -> Iterator[list[int]]:
+    """As long as one of these descriptors is open, a block device cannot be mounted, checked or held by others.
+
+    Not `itself`: only the loop devices over it. e2fsck asks for the device alone, and knows nothing of these.
+    """
     mount = mounted(path)
     if mount is not None:
         raise Failure(f"{path} is mounted on {mount.where}: {what} needs it unmounted.")
     with contextlib.ExitStack() as stack:
         descriptors = []
-        if stat.S_ISBLK(path.stat().st_mode):
+        if itself and stat.S_ISBLK(path.stat().st_mode):
             try:
                 descriptors.append(os.open(path, os.O_RDONLY | os.O_EXCL))
             except PermissionError:
@@ -1047,7 +1050,8 @@ def _check(check: Step, path: Path, keep: Sequence[int], *, converted: bool = Fa
         volume = read_volume(path)
         if _to_be_packed(volume):
             _pack(volume)
-    _do(check, volume, keep, converted=converted)
+    with held(path, "converting", itself=False) as loops:
+        _do(check, volume, [*keep, *loops], converted=converted)
 
 
 # With these e2fsck needs more than the metadata that e2image copies.
@@ -1368,8 +1372,8 @@ def _drain_unmounted(path: Path, lock: int) -> int:
     refuse_read_only(path, "draining")
     before = volume.need_readable_log(_by_hand(volume))
     try:
-        with awake(f"{path} is being drained"):
-            run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock])
+        with awake(f"{path} is being drained"), held(path, "draining", itself=False) as loops:
+            run(["e2fsck", "-p", "-E", "journal_only", path], accept=(0, 1), show=True, keep=[lock, *loops])
     except Failure as failure:
         raise Failure(f"{str(failure).rstrip('.')}; {_by_hand(volume)}.") from None
     after = read_volume(path)

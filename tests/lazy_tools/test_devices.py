@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lazy_tools.volumes import ext4lazy, fakes, loop, make, needs_loop, stock, tool
+from lazy_tools.volumes import ext4lazy, fakes, kept, loop, make, needs_loop, stock, tool
 
 pytestmark = needs_loop
 
@@ -113,6 +113,22 @@ def test_an_idle_loop_device_is_no_obstacle_but_cannot_be_mounted(folder: Path) 
         done = ext4lazy("convert", image, path=path)
         assert done.returncode == 0, done.stderr
         assert said.read_text().count("mount point busy") == 3
+
+
+@pytest.mark.parametrize("command", ["convert", "drain"])
+@pytest.mark.parametrize("over", ["image", "device"])
+def test_nor_while_e2fsck_writes_below_it(folder: Path, command: str, over: str) -> None:
+    """e2fsck asks for the device alone, but not for what lies over it."""
+    image = kept(folder).path if command == "drain" else make(folder / "old.img", kind="ext3", mib=128)
+    said, point = folder / "said", folder / "point"
+    point.mkdir()
+    with contextlib.ExitStack() as stack:
+        path = image if over == "image" else stack.enter_context(loop(image))
+        idle = stack.enter_context(loop(path))
+        tried = f'real mount {idle} {point} 2>>{said} && umount {point}; real e2fsck "$@"'
+        done = ext4lazy(command, path, path=fakes(folder, e2fsck=tried))
+        assert done.returncode == 0, done.stderr
+    assert said.read_text().count("mount point busy") == (1 if command == "drain" else 2)
 
 
 def test_drain_does_not_make_a_file_system_read_only(
