@@ -510,10 +510,11 @@ def alone(mount: Mount) -> Iterator[None]:
     """Two would undo each other's work, and write twice as much as --rate says."""
     fd = os.open(mount.directory, os.O_RDONLY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(f"{mount.directory} is being tidied by another ext4lazy: expected one at a time.") from None
         yield
-    except BlockingIOError:
-        raise Failure(f"{mount.directory} is being tidied by another ext4lazy: expected one at a time.") from None
     finally:
         os.close(fd)
 

@@ -122,6 +122,24 @@ def test_there_is_one_at_a_time(folder: Path) -> None:
         pass
 
 
+def test_the_second_one_is_told_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mount = tidy.Mount(folder, 1 << 20)
+    monkeypatch.setattr(tidy, "mount_of", lambda _: mount)
+    monkeypatch.setattr(sys, "argv", ["tidy", str(folder)])
+    with tidy.alone(mount):
+        assert tidy.main() == 8
+    assert capsys.readouterr().err == (
+        f"ext4lazy: {folder} is being tidied by another ext4lazy: expected one at a time.\n"
+    )
+
+
+def test_another_reason_to_wait_is_no_other_run(folder: Path) -> None:
+    with pytest.raises(BlockingIOError), tidy.alone(tidy.Mount(folder, 1 << 20)):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
 def test_mount_points_are_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = folder / "mounts"
     place = folder / os.fsdecode(b"b\x0b\xff \xe2\x80\xa8")
@@ -146,4 +164,6 @@ def test_systemd_stops_it_before_the_volume_is_unmounted(folder: Path) -> None:
     """And it mounts nothing: RequiresMountsFor= would mount a volume that its owner has unmounted."""
     text = systemd_accepts(folder, UNIT)
     assert "\nAfter=%i.mount\nPartOf=%i.mount\n" in text
+    # ProtectSystem=full makes /usr read-only, and the volume may lie below it.
+    assert "\nReadWritePaths=%f\n" in text
     assert "Requires" not in text
