@@ -1682,8 +1682,9 @@ def _snapshot(volume: Volume, folder: Path) -> Iterator[Path]:
 # What each ext4 has in /sys/fs/ext4. The search for a free inode begins at the first, so that new files and directories
 # are not spread over the disk. The data of files up to 4 GiB go to one preallocation of 128 MiB for each processor.
 TUNED = {"inode_goal": 12, "mb_stream_req": 1 << 20, "mb_group_prealloc": 32768}
-# As the kernel sets them at each mount (ext4_mb_init()).
+# As the kernel sets them at each mount (ext4_mb_init()). The last is in clusters; LEAST of them, if they are large.
 UNTUNED = {"inode_goal": 0, "mb_stream_req": 16, "mb_group_prealloc": 512}
+LEAST = 32
 
 
 def tune(path: Path, *, undo: bool, now: bool) -> int:
@@ -1698,9 +1699,14 @@ def tune(path: Path, *, undo: bool, now: bool) -> int:
         raise Failure(f"{path} is mounted on {mount.where} as {mount.kind}: expected ext4.")
     settings = UNTUNED if undo else TUNED
     # A preallocation is at most a block group, in clusters.
-    volume = read_volume(path)
-    group = volume.number("Clusters per group" if "bigalloc" in volume.features else "Blocks per group")
-    _set(folder, settings | {"mb_group_prealloc": min(settings["mb_group_prealloc"], group)})
+    volume, at_once = read_volume(path), settings["mb_group_prealloc"]
+    if "bigalloc" in volume.features:
+        group = volume.number("Clusters per group")
+        if undo:
+            at_once = max(at_once * volume.block_size // volume.number("Cluster size"), LEAST)
+    else:
+        group = volume.number("Blocks per group")
+    _set(folder, settings | {"mb_group_prealloc": min(at_once, group)})
     print(f"{mount.where}: new files are {'placed as ext4 does by itself' if undo else 'kept together from now on'}.")
     if not now:
         print(_keep(mount.directory, undo=undo))

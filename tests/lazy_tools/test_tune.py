@@ -61,6 +61,17 @@ def test_a_preallocation_is_at_most_a_block_group(settings: Path, folder: Path, 
     assert told(settings) == tool.TUNED | {"mb_group_prealloc": 8192}
 
 
+@pytest.mark.parametrize(("cluster", "at_first"), [(16384, 128), (65536, 32), (262144, 32)])
+def test_with_clusters_it_is_taken_back_to_what_the_kernel_begins_with(
+    settings: Path, folder: Path, cluster: int, at_first: int
+) -> None:
+    """ext4_mb_init(): max(512 >> s_cluster_bits, 32)."""
+    volume = folder / "mounted.img"
+    stock("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", str(cluster), volume)
+    assert tool.main(["tune", str(volume), "--undo"]) == tool.OK
+    assert told(settings) == tool.UNTUNED | {"mb_group_prealloc": at_first}
+
+
 def test_if_one_is_refused_none_is_changed(
     settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
