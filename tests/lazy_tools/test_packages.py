@@ -81,7 +81,10 @@ def script(folder: Path, path: Path, *arguments: str, fstab: str = FSTAB, modinf
     (folder / "fstab").write_text(fstab)
     (folder / "mounts").write_text("")
     text = path.read_text().replace("#DEBHELPER#", "")
-    for there, here in (("/etc/fstab", "fstab"), ("/proc/mounts", "mounts"), ("/run/ext4lazy-kernels", "kernels")):
+    for there, here in (
+        ("/etc/fstab", "fstab"), ("/proc/mounts", "mounts"), ("/run/ext4lazy-kernels", "kernels"),
+        ("/etc/systemd/system", "units"), ("/run/systemd/system", "fakes"),
+    ):  # fmt: skip
         text = re.sub(rf"(?<=[ =\t>]){re.escape(there)}", str(folder / here), text)
     text = text.replace("/etc/kernel/postinst.d/zz-ext4lazy", str(folder / "hook")).replace(
         "/usr/sbin/ext4lazy", "/bin/sh"
@@ -91,7 +94,8 @@ def script(folder: Path, path: Path, *arguments: str, fstab: str = FSTAB, modinf
     place.chmod(0o755)
     done = subprocess.run(
         ["sh", place, *arguments],
-        env=os.environ | {"PATH": fakes(folder, modinfo=modinfo, **{"dpkg-trigger": "exit 0"})},
+        env=os.environ | {"PATH": fakes(folder, modinfo=modinfo, **{"dpkg-trigger": "exit 0"},
+                                        systemctl=f'echo "$*" >>{folder}/asked')},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -129,6 +133,22 @@ def test_within_dpkg_the_hook_waits_for_the_headers(folder: Path, monkeypatch: p
 def test_a_package_that_goes_names_what_needs_it(folder: Path, name: str) -> None:
     assert " /data" in script(folder, DEBIAN / name, "remove")
     assert script(folder, DEBIAN / name, "upgrade", "0.3") == ""
+
+
+def test_a_package_that_goes_takes_what_systemd_would_miss_it_for(folder: Path) -> None:
+    units = folder / "units"
+    gone = [units / "timers.target.wants/ext4lazy-tidy@data.timer", units / "data.mount.d/ext4lazy-tune.conf"]
+    stay = [units / "timers.target.wants/fstrim.timer", units / "data.mount.d/own.conf"]
+    for path in (*gone, *stay):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to("/usr/lib/systemd/system/some.unit")
+    name = DEBIAN / "ext4lazy-tools.prerm"
+    script(folder, name, "upgrade", "0.3")
+    assert all(path.is_symlink() for path in (*gone, *stay))
+    script(folder, name, "remove")
+    assert not any(path.is_symlink() for path in gone) and all(path.is_symlink() for path in stay)
+    stopped = "stop ext4lazy-tidy@*.timer ext4lazy-tidy@*.service"
+    assert (folder / "asked").read_text().splitlines() == [stopped, "daemon-reload"]
 
 
 def test_only_owners_of_the_first_version_are_warned_of_it(folder: Path) -> None:
