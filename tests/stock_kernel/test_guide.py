@@ -37,6 +37,7 @@ REMOVE = "apt remove ext4lazy-dkms ext4lazy-tools"
 ELSEWHERE = (PREPARE, BUILD, INSTALL, REMOVE)
 
 OLD = "mke2fs -q -F -t ext4 -O ^metadata_csum -J size=16 /dev/vda; mount -t ext4 /dev/vda /data; echo kept >/data/file"
+MOUNT = "mkdir -p /data && mount /data"
 READY = (
     "mke2fs -q -F -t ext4 -J size=64 /dev/vda; mount -t ext4lazy /dev/vda /data; mkdir /data/d; echo kept >/data/d/file"
 )
@@ -61,7 +62,10 @@ class Section:
 SECTIONS = {
     "Install": Section("true", "grep -q ext4lazy /proc/filesystems"),
     "If you have used version 0.1": Section(READY, READ),
-    "Convert": Section(OLD, "grep ' /data ext4lazy .*journal_lazy' /proc/mounts; [ $(cat /data/file) = kept ]"),
+    # The guide says the last step in a sentence.
+    "Convert": Section(
+        OLD, f"{MOUNT}; grep ' /data ext4lazy .*journal_lazy' /proc/mounts; [ $(cat /data/file) = kept ]"
+    ),
     "Verify": Section(f"{FSTAB}; {READY}", FILE),
     "Know before it matters": Section(UNMOUNTED, '[ "$(ext4lazy status --short /dev/vda)" = empty ]'),
     "The mount is refused": Section(UNMOUNTED, f"grep ' /data ext4 ' /proc/mounts; {FILE}"),
@@ -131,6 +135,7 @@ def test_every_command_does_what_the_guide_says(guest: Guest, workshop: Path) ->
     script = "\n".join(["mkdir -p /data /run/lock", *(in_guest(section) for section in SECTIONS)])
     booted = guest.boot(script, [disk], folder=workshop, limit_s=1500)
     assert booted.results["ran"] == [line for line in commands() if line not in ELSEWHERE]
+    assert f"`{MOUNT}`" in GUIDE.read_text()
     stock("e2fsck", "-fn", disk)
 
 
