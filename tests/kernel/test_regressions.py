@@ -423,6 +423,109 @@ def test_cuts_in_an_online_resize_lose_nothing_that_was_synced(bench: Bench, log
     assert not refused[-1]
 
 
+# With noinit_itable a resize writes zeros for seconds while it makes bitmaps: a sync ends their transaction before the
+# superblock's begins.
+AT_ONCE = f"{LAZY},noinit_itable"
+GROWS_AMID_SYNCS = """
+import fcntl, os, struct, threading
+ended, ready = threading.Event(), threading.Barrier(5)
+def syncing(name):
+    file = os.open(f'/mnt/{name}', os.O_RDWR | os.O_CREAT)
+    os.fsync(file)
+    ready.wait()
+    while not ended.is_set():
+        os.pwrite(file, os.urandom(4096), 0)
+        os.fsync(file)
+beside = [threading.Thread(target=syncing, args=(number,)) for number in range(4)]
+for each in beside:
+    each.start()
+ready.wait()
+fcntl.ioctl(os.open('/mnt', os.O_RDONLY), RESIZE, struct.pack('Q', 64 * 32768))
+ended.set()
+for each in beside:
+    each.join()
+"""
+# Each call has its data on disk when it returns.
+FILLS_WHAT_GROWS = """
+import errno, fcntl, mmap, os, struct, threading
+with open('/sys/fs/ext4/shd0/reserved_clusters', 'w') as reserved:
+    reserved.write('0')
+data = mmap.mmap(-1, 1 << 23)
+ended, done = threading.Event(), 0
+def filling():
+    global done
+    while not ended.is_set():
+        file = os.open(f'/mnt/new{done}', os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+        data[:] = b'%016d' % done * (len(data) // 16)
+        try:
+            os.pwrite(file, data, 0)
+            done += 1
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            os.sync()
+        os.close(file)
+beside = threading.Thread(target=filling)
+beside.start()
+fcntl.ioctl(os.open('/mnt', os.O_RDONLY), RESIZE, struct.pack('Q', 30 * 32768))
+ended.set()
+beside.join()
+print(done)
+"""
+COMPARES = """
+import os
+wrong = []
+for number in range(int(open('/run/out/done.txt').read())):
+    with open(f'/mnt/new{number}', 'rb') as file:
+        data = file.read()
+    wrong += [f'{number}:{at}' for at in range(0, len(data), 4096) if data[at : at + 16] != b'%016d' % number]
+print(*wrong)
+"""
+
+
+def resized_to_less(bench: Bench) -> None:
+    """The power fails when the log has the bitmap of group 63, and not yet the superblock. Then the volume grows to 30
+    groups only: group 15 first, and files fill it, also the block where that bitmap was to be. The resize ends with a
+    flush."""
+    empty = bench.empty(capacity_bytes=8 << 30)
+    make = job.run([*LOGS[16].mkfs, "-G", "64", "-i", "262144", job.DEVICE, "1920M"])
+    _, life = Life(None, empty, ()).boot(bench, [make, *mounted()], save=True)
+    resize = python(GROWS_AMID_SYNCS.replace("RESIZE", hex(RESIZE))) | {"phase": "resize"}
+    grow = mounted(resize, options=AT_ONCE)
+    began, ended = within(life.boot(bench, grow)[0], "resize")
+
+    def cut_at(number: int) -> tuple[bool, Life]:
+        """Whether a lazy mount finds the bitmaps without the superblock, and the drive."""
+        cut = life.boot(bench, grow, save=True, cut=number)[1]
+        looked, _ = cut.boot(bench, [job.mount("ext4", f"ro,{LAZY}", may_fail=True)])
+        refused = looked.outcome.steps[-1].status != 0
+        assert not refused or REFUSES in looked.outcome.console, looked.outcome.console
+        return refused, cut
+
+    # The last instant without the superblock.
+    while ended - began > 1:
+        middle = (began + ended) // 2
+        refused, cut = cut_at(middle)
+        began, ended = (began, middle) if refused else (middle, ended)
+    _, cut = cut_at(began)
+    dump = ["/sbin/debugfs", "-R", "logdump -a", bench.exported(cut.drive)]
+    log = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    assert f"FS block {15 * 32768 + 48} logged" in log, f"the last group's bitmap is not in the log: {log}"
+    fill = python(FILLS_WHAT_GROWS.replace("RESIZE", hex(RESIZE)), stdout="done.txt")
+    steps = mounted(
+        oracle("reserve", "/mnt/reserved", "20"), fill, oracle("drain", "/mnt"), job.drop_caches(),
+        python(COMPARES, stdout="wrong.txt"), options=AT_ONCE,
+    )  # fmt: skip
+    booted, after = cut.boot(bench, steps, save=True)
+    wrong = booted.text("wrong.txt").split()
+    print(f"log of 16 MiB, SEED={SEED}, cut={began}: {booted.text('done.txt').strip()} files, wrong at {wrong}")
+    assert wrong == [], "a bitmap is in the file"
+    bench.assert_clean(after.drive, recover=True)
+
+
+def test_a_smaller_resize_after_one_cut_off_keeps_its_bitmaps_out_of_files(bench: Bench) -> None:
+    resized_to_less(bench)
+
+
 # --- 8. Orphans ---------------------------------------------------------------
 
 # A file of many extents, which are not in memory when it is cut short while somebody else syncs: so the truncation
