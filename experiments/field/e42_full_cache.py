@@ -110,7 +110,7 @@ Postmark at full size on the whole {DRIVE} (8 TB, a persistent cache of 25 GiB),
 journal_lazy with a journal of 10 GiB, and `{BASELINE}` ext4 with the same journal. `{SMR}` puts data in order, too;
 with `-edge` the log lies near the outer edge, and with `-g64` inode tables lie together every 8 GiB (`mkfs.ext4
 -G 64 -i 32768`).
-A band that is cleaned before the drive is idle makes writes wait. At a tenth, and on other disks: [field.md](field.md).
+A band that is cleaned before the drive is idle makes writes wait. At a tenth: [field.md](field.md).
 
 ![Seconds until all is synced and of cleaning, by file system and share of memory for writes](../figures/full-cache.png)
 """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shingle.build import kernel_tree
+from shingle.evidence import claims_page
 from shingle.failure import Failure
 from shingle.review import series, stages
 
@@ -136,6 +137,15 @@ def test_documentation_is_part_of_it(mails: list[Path]) -> None:
     texts = "".join(mail.read_text() for mail in mails)
     for name in ("admin-guide/ext4.rst", "filesystems/ext4/journal.rst"):
         assert f"+++ b/Documentation/{name}" in texts
+
+
+def test_the_cover_letter_comes_first_and_has_the_measured_seconds(tmp_path: Path) -> None:
+    mails = series.write(tmp_path, claims_page.cover_letter())
+    cover, *rest = sorted(tmp_path.glob("*.patch"))
+    assert rest == mails
+    text = cover.read_text()
+    assert f"Subject: [PATCH 00/{len(mails)}] ext4: journal_lazy and data in order" in text
+    assert re.search(r"^   data_relocate +[\d,]+ \+ \d+$", text, re.MULTILINE) and "***" not in text
 
 
 def test_a_folder_that_holds_a_series_is_refused(mails: list[Path]) -> None:

@@ -62,11 +62,12 @@ def test_as_root_it_says_what_apt_get_could_not_do(tmp_path: Path) -> None:
     assert "apt-get could not install the packages" in entered.stderr
 
 
-def test_an_old_rust_is_replaced_by_the_distribution_s(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [("build",), ("watch", "/dev/null")], ids=" ".join)
+def test_an_old_rust_is_replaced_by_the_distribution_s(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     program(tmp_path, "cargo", 'echo "cargo 1.60.0 (0000000 2022-01-01)"')
     without(tmp_path, "cargo-web", "rustc-web", "rustfmt-web", "rust-web-clippy")
     program(tmp_path, "id", "echo 1000")
-    entered = enter(tmp_path, "build")
+    entered = enter(tmp_path, *arguments)
     assert entered.returncode == 2
     assert "cargo-web rustc-web" in entered.stderr
 

@@ -95,6 +95,18 @@ def test_the_committed_claims_are_made_from_the_committed_records() -> None:
         assert path.read_text() == text, "renew it: ./shingle claims --write"
 
 
+@pytest.mark.parametrize(
+    ("number", "figure"),
+    [("e10", "log-space"), ("e20", "map-memory"), ("e30", "append-only"), ("e42", "full-cache")],
+)
+def test_the_committed_figures_are_drawn_from_the_committed_records(number: str, figure: str, tmp_path: Path) -> None:
+    """Those that pages show."""
+    chosen = experiment.find(number)
+    assert chosen.draw is not None
+    chosen.draw(record.read(ROOT / f"results/{number}.jsonl"), tmp_path / figure)
+    assert (tmp_path / f"{figure}.svg").read_bytes() == (ROOT / f"docs/figures/{figure}.svg").read_bytes()
+
+
 def test_ci_calls_the_tests_and_nothing_else() -> None:
     lines = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and not line.startswith("#")]
     assert len(lines) == 1

@@ -13,7 +13,7 @@ import click
 from shingle.build import build
 from shingle.cli.base import SEED, comma_separated, err, examples, out
 from shingle.debian import stock_kernel
-from shingle.evidence import table
+from shingle.evidence import claims_page, table
 from shingle.failure import Failure
 from shingle.machine.progress import Terminal
 from shingle.paths import BUILD, ROOT
@@ -129,8 +129,8 @@ def cuts_command(
 @click.option("--build", "build_each", is_flag=True, help="Also build and boot the kernel after each patch.")
 def series_command(folder: Path, build_each: bool) -> None:
     """Write journal_lazy to FOLDER as a series of patches for review, for `git am` and `git send-email`."""
-    mails = series.write(folder)
-    for path in mails:
+    mails = series.write(folder, claims_page.cover_letter())
+    for path in sorted(folder.glob("*.patch")):
         out.print(str(path), soft_wrap=True)
     if build_each:
         with Terminal(err) as progress:

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from shingle.build import build
 from shingle.evidence import finding
 from shingle.evidence.finding import Finding, Reason
 from shingle.failure import Failure
@@ -345,25 +346,40 @@ _TABLES = _HEADLINES | {
     ROOT / "docs/guide/nas.md": "nas.md.j2",
     ROOT / "docs/guide/programs.md": "programs.md.j2",
 }
+# docs/figures/first-light.png
+_PICTURE = "e01"
 _BEGIN, _END = "<!-- `./shingle claims --write` makes what follows -->\n", "<!-- end of what is made -->\n"
 
 
 def headlines() -> list[Experiment]:
-    """The experiments whose numbers README and the owner's guide show."""
-    text = "".join(Path(__file__).with_name(each).read_text() for each in _HEADLINES.values())
-    return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", text)))]
+    """The experiments whose numbers and picture README and the owner's guide show."""
+    return _named_in(_PICTURE, *(_template(path) for path in _HEADLINES))
+
+
+def _template(path: Path) -> str:
+    return Path(__file__).with_name(_TABLES[path]).read_text()
+
+
+def _named_in(*texts: str) -> list[Experiment]:
+    return [experiment.find(name) for name in sorted(set(re.findall(r"\be\d\d\b", " ".join(texts))))]
 
 
 def with_table(path: Path) -> str:
-    """The page with the few numbers that it shows; README says which of them are stale."""
-    template = Path(__file__).with_name(_TABLES[path])
-    made = finding.filled(template.read_text().partition("-->\n")[2], str(template.relative_to(ROOT)))
-    stale = [each.number for each in headlines() if provenance.worst(each, records_of(each)) == "stale"]
-    if stale and path.name == "README.md":
-        made += (
-            f"\nThe records of {', '.join(stale)} are of older code than the present (`./shingle check --release`).\n"
-        )
+    """The page with the few numbers that it shows, and which are stale; README says that for the owner's guide, too."""
+    name = str(Path(__file__).with_name(_TABLES[path]).relative_to(ROOT))
+    made = finding.filled(_template(path).partition("-->\n")[2], name)
+    shown = headlines() if path in _HEADLINES else _named_in(_template(path))
+    stale = [each.number for each in shown if provenance.worst(each, records_of(each)) == "stale"]
+    if stale and path.name != "owners-guide.md":
+        made += f"\nThe records of {', '.join(stale)} are of older code than the present (their pages say of which).\n"
     return replaced(path.read_text(), _BEGIN, _END, made, path)
+
+
+def cover_letter() -> str:
+    """Of the series for review: its subject, an empty line, and its text."""
+    template = Path(__file__).with_name("cover_letter.txt.j2")
+    text = finding.filled(template.read_text(), str(template.relative_to(ROOT)))
+    return f"{text}\nBased on Linux {build.pinned_version()}.\n"
 
 
 def pages() -> dict[Path, str]:

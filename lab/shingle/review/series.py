@@ -33,14 +33,16 @@ PATCHES = ROOT / "kernel/patches"
 PAPER_CHANGED_LINES = 80
 
 
-def write(out: Path) -> list[Path]:
-    """Writes the mails to a folder, as git format-patch does; returns them in order."""
+def write(out: Path, cover: str = "") -> list[Path]:
+    """Writes the mails to a folder, as git format-patch does, and a cover letter, if any. Returns the patches."""
     if out.exists() and any(out.glob("*.patch")):
         raise Failure(f"{out} holds patches already: expected an empty folder.")
     out.mkdir(parents=True, exist_ok=True)
+    options = ("--cover-letter", "--cover-from-description=subject") if cover else ()
     with _repository() as repository:
-        git(repository, "format-patch", "-q", "-o", str(out.resolve()), "base..HEAD")
-    return sorted(out.glob("*.patch"))
+        git(repository, "config", f"branch.{git(repository, 'branch', '--show-current').strip()}.description", cover)
+        git(repository, "format-patch", "-q", *options, "-o", str(out.resolve()), "base..HEAD")
+    return [path for path in sorted(out.glob("*.patch")) if not path.name.startswith("0000-")]
 
 
 def pristine(names: set[str], target: Path) -> None:
