@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from kernel import stress, test_data_in_order, test_mutants, test_no_memory, test_shutdown
+from kernel import stress, test_data_in_order, test_mutants, test_no_memory, test_rewrite, test_shutdown
 from kernel.test_data_in_order import BLOCKS, BOTH, FILES, RELOCATE, boot, formatted_for, moved, work
 from shingle.build import build
 from shingle.failure import Failure
@@ -101,6 +101,8 @@ GUARDS = (
     Guard("trim-though-aborted", test_data_in_order.refused, HOLDS),
     Guard("relocate-beside-direct", partial(late_direct, verb="late"), HOLDS, quick=True),
     Guard("rewrite-beside-direct", partial(late_direct, verb="again"), "Possible data corruption", quick=True),
+    Guard("relocate-across-leaves", test_rewrite.across_leaves, "moved [0-9]+, ", quick=True),
+    Guard("rewrite-without-quota", test_rewrite.charged, "Update quota info|QUOTA WARNING", quick=True),
     Guard("relocate-fsync-forgets", partial(cut, states=60), r"and \d+ was synced"),
     Guard("relocate-needs-the-tree", unreadable, "Input/output error: ./mnt"),
     Guard("relocate-split-committed", split, HOLDS),

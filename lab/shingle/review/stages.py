@@ -49,7 +49,7 @@ class Mail:
 
 SERIES = (
     # Fixes of stock ext4 and jbd2, of which the rest needs none.
-    *(Mail(f"0000-{number}") for number in range(1, 11)),
+    *(Mail(f"0000-{number}") for number in range(1, 12)),
     # Reads.
     Mail("0001"),
     # The map.
