@@ -11,8 +11,11 @@ import re
 # Never with -f: behind the replay e2fsck would repair what is to be found.
 REPLAY = ("/sbin/e2fsck", "-E", "journal_only", "-y")
 CHECK = ("/sbin/e2fsck", "-fn")
-# All that REPLAY says if there is nothing to repair.
-_REPLAYED = re.compile(r"$|e2fsck \d|\S+: recovering journal$|(Clearing|Truncating) orphaned inode \d+ ")
+# All that REPLAY says if there is nothing to repair. With the feature mmp it waits for other computers.
+_REPLAYED = re.compile(
+    r"$|e2fsck \d|\S+: recovering journal$|(Clearing|Truncating) orphaned inode \d+ "
+    r"|MMP interval is \d+ seconds and total wait time is \d+ seconds\. Please wait\.\.\.$"
+)
 # CHECK's status where it was not allowed to mend something.
 _LEFT = 4
 # REPLAY frees the orphans of a volume with an orphan file, and leaves the file as it is. So CHECK asks for these.
