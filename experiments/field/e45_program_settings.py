@@ -53,9 +53,14 @@ def until_quiet(records: Sequence[Record], disk: str, file_system: str, setting:
 
 
 def place(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
-    """The middle of the bands that a program left dirty, from 0 (the outer edge) to 1; 0 if it left none."""
+    """The middle of the first bands that a program left dirty, from 0 (the outer edge) to 1; 0 if it left none."""
     dirty = sorted(sector for _, sector, _ in cell(records, file_system, program, disk)["bands_dirty_by_class"])
     return 512 * dirty[len(dirty) // 2] / drive.capacity_of(drive.find(disk)) if dirty else 0.0
+
+
+def bands(records: Sequence[Record], disk: str, file_system: str, program: str) -> float:
+    """That the drive cleaned, meanwhile and afterwards."""
+    return float(cell(records, file_system, program, disk)["bands_cleaned"])
 
 
 def draw(records: Sequence[Record], stem: Path) -> None:
@@ -118,6 +123,6 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    numbers={"work_s": work_s, "cleaning_s": cleaning_s, "saved": saved, "until_quiet": until_quiet, "place": place},
+    numbers={"work_s": work_s, "cleaning_s": cleaning_s, "saved": saved, "until_quiet": until_quiet, "bands": bands},
     draw=draw,
 )

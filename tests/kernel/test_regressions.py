@@ -506,7 +506,8 @@ def resized_to_less(bench: Bench) -> None:
         middle = (began + ended) // 2
         refused, cut = cut_at(middle)
         began, ended = (began, middle) if refused else (middle, ended)
-    _, cut = cut_at(began)
+    refused, cut = cut_at(began)
+    assert not refused
     dump = ["/sbin/debugfs", "-R", "logdump -a", bench.exported(cut.drive)]
     log = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
     assert f"FS block {15 * 32768 + 48} logged" in log, f"the last group's bitmap is not in the log: {log}"
