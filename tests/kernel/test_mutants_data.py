@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 from harness import Bench
-from kernel import stress, test_data_in_order, test_mutants, test_no_memory, test_rewrite, test_shutdown
+from kernel import (
+    stress,
+    test_data_in_order,
+    test_mutants,
+    test_no_memory,
+    test_rewrite,
+    test_shutdown,
+    test_stream_search,
+)
 from kernel.test_data_in_order import BLOCKS, BOTH, FILES, RELOCATE, boot, formatted_for, moved, work
 from shingle.build import build
 from shingle.failure import Failure
@@ -111,6 +119,8 @@ GUARDS = (
     Guard("stream-forgets-freed", test_data_in_order.stretches, "KUnit: .*test_stream_freed", base="sanitize"),
     Guard("relocate-tears", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
     Guard("stream-full-each-time", test_data_in_order.stretches, "KUnit: .*test_stream_stretches", base="sanitize"),
+    Guard("stream-looks-on", test_stream_search.in_vain, "moved: ", quick=True),
+    Guard("stream-reads-on", test_stream_search.in_vain, "read: |moved: ", quick=True),
     Guard("relocate-old-place", test_data_in_order.moves, HOLDS, quick=True),
     Guard("relocate-first-buffer", partial(test_data_in_order.moves, variant=test_data_in_order.SMALL_BLOCKS), HOLDS),
     Guard("relocate-never-hot", test_data_in_order.stays_where_it_is_hot, "moved: .*log"),

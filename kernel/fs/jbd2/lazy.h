@@ -178,6 +178,7 @@ u32 jbd2_lazy_csum(journal_t *journal, const void *data);
 u32 jbd2_lazy_csum_of_tag(journal_t *journal, tid_t tid, u32 csum);
 bool jbd2_lazy_trusts(struct jbd2_lazy *lazy, struct buffer_head *bh);
 void jbd2_lazy_trust_nothing(struct jbd2_lazy *lazy);
+int jbd2_lazy_cmp_log(const void *a, const void *b);
 int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 		    unsigned int n);
 int jbd2_lazy_read_again(struct jbd2_lazy *lazy, struct lazy_item *item);

@@ -73,6 +73,8 @@
 #define CLEAN_BATCH_MAX	8192U
 /* Blocks that go home without letting go of j_checkpoint_mutex. */
 #define HOME_CHUNK	256U
+/* As many are read before a look whether the cleaner shall stop. */
+#define READ_CHUNK	1024U
 /* Credits of one handle that re-logs. */
 #define RELOG_CHUNK	64U
 /* No commit for so long, and none to come: the disk is idle. */
@@ -140,8 +142,8 @@ static void lazy_clean_tail(struct jbd2_lazy *lazy)
 }
 
 /*
- * Begin to read what is not in memory, all of it in one sweep over the log.
- * In pieces, between which others write, each piece would cost two seeks.
+ * Begin to read what is not in memory, in one sweep over the log: if others
+ * wrote between two pieces, each of them would cost two seeks.
  */
 static void lazy_clean_read(struct jbd2_lazy *lazy, struct lazy_item *items,
 			    unsigned int n)
@@ -156,7 +158,14 @@ static void lazy_clean_read(struct jbd2_lazy *lazy, struct lazy_item *items,
 /* ------------------------------------------------------------------------- */
 /* Home                                                                       */
 
-/* Send blocks home in one ascending sweep.  @items are in that order. */
+/* A freeze waits for clean_mutex, and a suspend for us. */
+static bool lazy_clean_must_stop(struct jbd2_lazy *lazy)
+{
+	return READ_ONCE(lazy->clean_paused) || kthread_should_stop() ||
+	       freezing(current);
+}
+
+/* Send blocks home in one ascending sweep. */
 static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			   unsigned int n)
 {
@@ -166,7 +175,11 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 	struct blk_plug plug;
 	int ret, err = 0, home = 0;
 
-	lazy_clean_read(lazy, items, n);
+	sort(items, n, sizeof(*items), jbd2_lazy_cmp_log, NULL);
+	for (i = 0; i < n && !lazy_clean_must_stop(lazy); i += chunk) {
+		chunk = min(n - i, READ_CHUNK);
+		lazy_clean_read(lazy, items + i, chunk);
+	}
 	sort(items, n, sizeof(*items), jbd2_lazy_cmp_home, NULL);
 	for (i = 0; i < n; i += chunk) {
 		chunk = min(n - i, HOME_CHUNK);
@@ -203,9 +216,7 @@ static int lazy_clean_home(struct jbd2_lazy *lazy, struct lazy_item *items,
 			brelse(bh);
 		}
 		cond_resched();
-		/* A freeze waits for clean_mutex, and a suspend for us. */
-		if (READ_ONCE(lazy->clean_paused) || kthread_should_stop() ||
-		    freezing(current))
+		if (lazy_clean_must_stop(lazy))
 			break;
 	}
 	atomic64_add(home, &lazy->swept);

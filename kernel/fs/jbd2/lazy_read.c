@@ -459,7 +459,7 @@ void __jbd2_lazy_submit_read(journal_t *journal, struct buffer_head *bh,
 }
 EXPORT_SYMBOL(__jbd2_lazy_submit_read);
 
-static int lazy_cmp_log(const void *a, const void *b)
+int jbd2_lazy_cmp_log(const void *a, const void *b)
 {
 	const struct lazy_item *x = a, *y = b;
 
@@ -481,7 +481,7 @@ int jbd2_lazy_fetch(struct jbd2_lazy *lazy, struct lazy_item *items,
 	unsigned int i;
 	int err = 0;
 
-	sort(items, n, sizeof(*items), lazy_cmp_log, NULL);
+	sort(items, n, sizeof(*items), jbd2_lazy_cmp_log, NULL);
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		struct buffer_head *bh;
