@@ -28,6 +28,7 @@ import stat
 import struct
 import sys
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -131,14 +132,29 @@ class File:
 
 @dataclass
 class Region:
-    number: int
-    used: int = 0
-    # Metadata lie in it, and they stay.
-    is_fixed: bool = False
-    # What is free of it and lies in a stretch.
-    long: int = 0
+    """One that is to be emptied."""
+
+    used: int
+    # Of it, in files.
     found: int = 0
-    pieces: list[tuple[File, Piece]] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
+    # Number of the file, logical, physical and size: there may be as many as blocks.
+    pieces: array[int] = field(default_factory=lambda: array("Q"))
+
+    def add(self, file: File, piece: Piece) -> None:
+        if not self.files or self.files[-1] is not file:
+            self.files.append(file)
+        self.found += piece.size
+        self.pieces.extend((len(self.files) - 1, piece.logical, piece.physical, piece.size))
+
+    def by_file(self) -> Iterator[tuple[File, list[Piece]]]:
+        """To be read in the order of the disk, but the pieces of a file in its own."""
+        found: dict[int, list[Piece]] = {}
+        for at in sorted(range(0, len(self.pieces), 4), key=lambda at: self.pieces[at + 2]):
+            number, *piece = self.pieces[at : at + 4]
+            found.setdefault(number, []).append(Piece(*piece))
+        for number, pieces in found.items():
+            yield self.files[number], sorted(pieces, key=lambda piece: piece.logical)
 
 
 @dataclass(frozen=True)
@@ -188,37 +204,40 @@ def disk_map(directory: Path) -> Iterator[tuple[int, int, int]]:
         os.close(fd)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Room:
-    """What is free, and what of it lies in stretches, in bytes; and the regions in which something is."""
+    """What is free, and what of it lies in stretches, in bytes; and the same of each region."""
 
-    free: int
-    long: int
-    regions: dict[int, Region]
+    free: int = 0
+    long: int = 0
+    used_of: array[int] = field(default_factory=lambda: array("Q"))
+    long_of: array[int] = field(default_factory=lambda: array("Q"))
+    # Metadata lie in them, and they stay.
+    fixed: bytearray = field(default_factory=bytearray)
 
 
 def room_of(mount: Mount) -> Room:
-    found: dict[int, Region] = {}
-    free = long = 0
+    room = Room()
     for physical, length, owner in disk_map(mount.directory):
-        if owner == FREE:
-            free += length
-            if length >= mount.stretch:
-                long += length
-                # Its ends, which lie in regions that others use.
-                for number in {physical // mount.stretch, (physical + length - 1) // mount.stretch}:
-                    end = min(physical + length, (number + 1) * mount.stretch)
-                    found.setdefault(number, Region(number)).long += end - max(physical, number * mount.stretch)
-            continue
+        is_long = owner == FREE and length >= mount.stretch
+        room.free += length if owner == FREE else 0
+        room.long += length if is_long else 0
         at = physical
         while at < physical + length:
             number = at // mount.stretch
             end = min(physical + length, (number + 1) * mount.stretch)
-            region = found.setdefault(number, Region(number))
-            region.used += end - at
-            region.is_fixed |= owner != UNKNOWN
+            more = number + 1 - len(room.fixed)
+            if more > 0:
+                room.used_of.frombytes(bytes(8 * more))
+                room.long_of.frombytes(bytes(8 * more))
+                room.fixed.extend(bytes(more))
+            if owner != FREE:
+                room.used_of[number] += end - at
+                room.fixed[number] |= owner != UNKNOWN
+            elif is_long:
+                room.long_of[number] += end - at
             at = end
-    return Room(free, long, found)
+    return room
 
 
 def pieces_of(fd: int) -> list[Piece]:
@@ -308,17 +327,22 @@ class Had:
 
 def wanted_of(mount: Mount, room: Room, goal: int, full: int, had: Had) -> dict[int, Region]:
     """The emptiest regions. Each gives a stretch, of which its own data take their part."""
-    movable = [each for each in room.regions.values() if not each.is_fixed and had.turns[each.number] < TURNS]
+    used_of = room.used_of
+    movable = (
+        number
+        for number, used in enumerate(used_of)
+        if used and not room.fixed[number] and had.turns.get(number, 0) < TURNS
+    )
     lacking = room.free * goal // 100 - room.long
     # A little more: what moves cuts stretches, and each pass looks at all files.
     lacking += room.free // BEYOND if lacking > 0 else 0
     wanted: dict[int, Region] = {}
-    for region in sorted(movable, key=lambda region: (region.used, region.number)):
-        if lacking <= 0 or region.used * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
+    for number in sorted(movable, key=lambda number: (used_of[number], number)):
+        if lacking <= 0 or used_of[number] * 100 > mount.stretch * full or len(wanted) == AT_ONCE:
             break
-        gain = mount.stretch - region.used - region.long
-        if region.used and gain > 0:
-            wanted[region.number] = region
+        gain = mount.stretch - used_of[number] - room.long_of[number]
+        if gain > 0:
+            wanted[number] = Region(used_of[number])
             lacking -= gain
     return wanted
 
@@ -342,14 +366,12 @@ def planned(mount: Mount, room: Room, goal: int, full: int, had: Had, refused: d
                 if place in wanted:
                     first = max(piece.physical, place * mount.stretch)
                     end = min(piece.physical + piece.size, (place + 1) * mount.stretch)
-                    within = Piece(piece.logical + first - piece.physical, first, end - first)
-                    wanted[place].found += within.size
-                    wanted[place].pieces.append((named, within))
+                    wanted[place].add(named, Piece(piece.logical + first - piece.physical, first, end - first))
     # Directories, or blocks of extents, lie in the others.
-    regions = [region for region in wanted.values() if region.found == region.used]
+    whole = {number: region for number, region in wanted.items() if region.found == region.used}
     had.turns.update(wanted.keys())
-    had.turns.update(dict.fromkeys(wanted.keys() - {region.number for region in regions}, TURNS))
-    return Plan(regions, [(seeks, part) for seeks, _, part in sorted(torn, key=lambda each: each[1])])
+    had.turns.update(dict.fromkeys(wanted.keys() - whole.keys(), TURNS))
+    return Plan(list(whole.values()), [(seeks, part) for seeks, _, part in sorted(torn, key=lambda each: each[1])])
 
 
 def joinable(mount: Mount, room: Room, plan: Plan, goal: int) -> list[File]:
@@ -441,12 +463,8 @@ def write_back(fd: int, pieces: list[Piece], path: str) -> None:
 def empty(mount: Mount, room: Room, plan: Plan, mover: Mover) -> None:
     at_most = mount.stretch if room.long else SHORT_BYTES
     for region in plan.regions:
-        # Read in the order of the disk, but the pieces of a file in its own.
-        by_file: dict[str, tuple[File, list[Piece]]] = {}
-        for file, piece in sorted(region.pieces, key=lambda each: each[1].physical):
-            by_file.setdefault(file.path, (file, []))[1].append(piece)
-        for file, pieces in by_file.values():
-            mover.rewrite(file, sorted(pieces, key=lambda piece: piece.logical), at_most)
+        for file, pieces in region.by_file():
+            mover.rewrite(file, pieces, at_most)
         # The next one's data go where this one's were: that is free after the commit.
         commit(mount)
         at_most = mount.stretch

@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_read_is_named(
         arguments[-1][name] = os.strerror(code)
         return tidy.Plan([], [])
 
-    monkeypatch.setattr(tidy, "room_of", lambda _: tidy.Room(0, 0, {}))
+    monkeypatch.setattr(tidy, "room_of", lambda _: tidy.Room())
     monkeypatch.setattr(tidy, "planned", planned)
     options = argparse.Namespace(rate=20, goal=50, full=90, dry_run=False)
     assert tidy.run(tidy.Mount(folder, 1 << 20), options) == status
