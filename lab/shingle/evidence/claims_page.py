@@ -317,18 +317,31 @@ def _expectations(chosen: Experiment, records: Sequence[Record]) -> list[str]:
     return [f"* {_HELD[held]}: {text}." for text, held in zip(sentences, chosen.held(records), strict=True)]
 
 
+def _all_judged(varied: bool) -> list[Judged]:
+    chosen = [each for each in experiments() if each.varied == varied]
+    return [row for each in chosen for row in judged(each.claims, records_of(each))]
+
+
+def score() -> str:
+    """README's sentence on the papers' numbers."""
+    predicted = counts(_all_judged(False), ())[0]
+    return (
+        f"\nOf {predicted.of} numbers of the papers for which nothing was fitted here, {predicted.reproduced} are"
+        f" reproduced;\n{predicted.better} of the others are off on the better side."
+        " [The verdicts](docs/results/claims.md) say why each of them differs.\n"
+    )
+
+
 def markdown() -> str:
     index, off = "", ""
-    everything: dict[bool, list[Judged]] = {False: [], True: []}
     for chosen in experiments():
         found = finding.of(chosen)
         rows = judged(chosen.claims, records_of(chosen))
-        everything[chosen.varied] += rows
         index += _index_row(chosen, found, rows, records_of(chosen))
         off += not_reproduced(chosen, found.reasons, rows)
     others = [each for each in experiment.all_of_them() if not each.claims]
     told = [f"{finding.of(each).title} ([{each.number}]({_file(each)}))" for each in others]
-    sums = headline(everything[False], everything[True])
+    sums = headline(_all_judged(False), _all_judged(True))
     return _HEAD.format(
         headline=sums, index=index, off=off, others="; ".join(told), changes=expectations.changes_page()
     )
@@ -370,6 +383,7 @@ def with_table(path: Path) -> str:
     made = finding.filled(_template(path).partition("-->\n")[2], name)
     shown = headlines() if path in _HEADLINES else _named_in(_template(path))
     stale = [each.number for each in shown if provenance.worst(each, records_of(each)) == "stale"]
+    made += score() if path.name == "README.md" else ""
     if stale and path.name != "owners-guide.md":
         made += f"\nThe records of {', '.join(stale)} are of older code than the present (their pages say of which).\n"
     return replaced(path.read_text(), _BEGIN, _END, made, path)
