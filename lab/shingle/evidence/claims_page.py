@@ -326,9 +326,8 @@ def score() -> str:
     """README's sentence on the papers' numbers."""
     predicted = counts(_all_judged(False), ())[0]
     return (
-        f"\nOf {predicted.of} numbers of the papers for which nothing was fitted here, {predicted.reproduced} are"
-        f" reproduced;\n{predicted.better} of the others are off on the better side."
-        " [The verdicts](docs/results/claims.md) say why each of them differs.\n"
+        f"Of {predicted.of} numbers of the papers for which nothing was fitted here, {predicted.reproduced} are"
+        f" reproduced, and {predicted.better} are off on the better side ([verdicts](docs/results/claims.md)).\n"
     )
 
 
@@ -383,9 +382,11 @@ def with_table(path: Path) -> str:
     made = finding.filled(_template(path).partition("-->\n")[2], name)
     shown = headlines() if path in _HEADLINES else _named_in(_template(path))
     stale = [each.number for each in shown if provenance.worst(each, records_of(each)) == "stale"]
-    made += score() if path.name == "README.md" else ""
+    made += f"\n{score()}" if path.name == "README.md" else ""
     if stale and path.name != "owners-guide.md":
-        made += f"\nThe records of {', '.join(stale)} are of older code than the present (their pages say of which).\n"
+        # README is to stay short.
+        made += "" if path.name == "README.md" else "\n"
+        made += f"The records of {', '.join(stale)} are of older code than the present (their pages say of which).\n"
     return replaced(path.read_text(), _BEGIN, _END, made, path)
 
 
