@@ -72,10 +72,10 @@ JOURNAL_FREE = 7 / 8
 # a conversion whose last check was cut off can be told from one that is done.
 UNCHECKED = 15_000
 
-# Where a copy of the metadata goes while directories are written anew.
+# Where copies of the metadata go: for a check, and while directories are written anew.
 SCRATCH = Path("/var/tmp")
-# debugfs reads lines of 8 KiB, and of more than one transaction all or none are there.
-LOG_AT_ONCE = 500
+# debugfs reads lines of 8 KiB, and with blocks of 1 KiB it loses the end of a transaction of 250.
+LOG_AT_ONCE = 100
 
 # In the superblock of ext4: features that anybody may ignore.
 COMPATIBLE, HAS_JOURNAL = 0x5C, 4
@@ -760,11 +760,19 @@ def refused_defaults(volume: Volume) -> list[str]:
 
 
 def refused_in_fstab(volume: Volume) -> list[str]:
-    """As ext4_lazy_refusal() has it. The feature quota makes the options of quota files harmless."""
     if not shutil.which("findmnt"):
         return []
-    lines = _run(["findmnt", "--fstab", "-n", "-o", "OPTIONS", "-S", volume.path]).stdout.split("\n")
-    named = ["data=journal", "nodelalloc", "nobarrier", "barrier=0", "journal_async_commit"]
+    return _refused(volume, _run(["findmnt", "--fstab", "-n", "-o", "OPTIONS", "-S", volume.path]).stdout.split("\n"))
+
+
+def refused_in_superblock(volume: Volume) -> list[str]:
+    """What `tune2fs -E mount_opts=` set."""
+    return _refused(volume, [volume.header.get("Mount options", "")])
+
+
+def _refused(volume: Volume, lines: Sequence[str]) -> list[str]:
+    """As ext4_lazy_refusal() has it. The feature quota makes the options of quota files harmless."""
+    named = ["data=journal", "nodelalloc", "nobarrier", "barrier=0", "journal_async_commit", "nojournal_checksum"]
     if "quota" not in volume.features:
         named += ["quota", "usrquota", "grpquota", "usrjquota=", "grpjquota="]
     options = [option for line in lines for option in line.strip().split(",")]
@@ -841,6 +849,11 @@ def advise(path: Path, journal_mib: int | None) -> int:
     say("fast commit", "on; journal_lazy refuses it" if "fast_commit" in volume.features else "off")
     if refused := ", ".join(refused_defaults(volume)):
         say("mount options", f"{refused}, by default; journal_lazy refuses that")
+    if refused := ", ".join(refused_in_superblock(volume)):
+        say(
+            "superblock",
+            f"{refused}; journal_lazy refuses that: tune2fs -E mount_opts= {shlex.quote(str(volume.path))}",
+        )
     if refused := ", ".join(refused_in_fstab(volume)):
         say("/etc/fstab", f"{refused}; journal_lazy refuses that, so remove it from the line")
     if "extent" not in volume.features:
@@ -954,6 +967,12 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
         with held(path, "converting"):
             volume = read_volume(path)
             _refuse_foreign(volume)
+            if refused := refused_in_superblock(volume):
+                clear = f"tune2fs -E mount_opts= {shlex.quote(str(path))}"
+                raise Failure(
+                    f"{path} has the mount option {', '.join(refused)} in its superblock, and journal_lazy refuses it:"
+                    f" expected none of these; {clear} removes all of them."
+                )
             refuse_part(path)
             volume.need_journal()
             # Half of a conversion is no matter for e2fsck -f and a yes to all it asks.
@@ -991,7 +1010,9 @@ def convert(path: Path, journal_mib: int | None, *, dry_run: bool, yes: bool = F
     if ready and not changed:
         print(f"{path}: nothing to convert.")
         return OK
-    print(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY")
+    # Only for types that it knows by itself mount(8) makes a loop device without being asked.
+    loop = "" if stat.S_ISBLK(path.stat().st_mode) else "-o loop "
+    print(f"{path} is ready: mount {loop}-t ext4lazy {path} DIRECTORY")
     return OK
 
 
@@ -1026,7 +1047,21 @@ def _carry_out(
                 _do(last, volume, [lock, *keep])
     if last is not None:
         _check(check, path, [lock], converted=True)
+    _need_checksums(path)
     return last is not None
+
+
+def _need_checksums(path: Path) -> None:
+    """e2fsck ends well, too, when a full directory got no block for its checksums, and then no kernel reads it."""
+    volume = read_volume(path)
+    if volume.number("Free blocks") >= volume.directories():
+        return
+    print(f"little is free, so it is checked once more: e2fsck -f -n {path}", flush=True)
+    if _run(["e2fsck", "-f", "-n", path]).returncode:
+        raise Failure(
+            f"{path} has directories without checksums, as nothing was free for these: mount -t ext4 it, remove some"
+            f" files, unmount it, run e2fsck -f {shlex.quote(str(path))}, then convert again."
+        )
 
 
 def _without_journal(path: Path) -> str:
@@ -1078,33 +1113,50 @@ def _pack(volume: Volume) -> None:
     """
     size, path = volume.block_size, volume.path
     print("directories: e2fsck -f -p on a copy of the metadata", flush=True)
-    with tempfile.TemporaryDirectory(prefix="ext4lazy-", dir=SCRATCH) as name:
-        before, after, logged = (Path(name) / each for each in ("before", "after", "logged"))
+    with contextlib.ExitStack() as stack:
         try:
             if volume.journal_super().start != 0:
                 return
+            name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ext4lazy-", dir=SCRATCH))
+            before, after, logged, replayed = (Path(name) / each for each in ("before", "after", "logged", "replayed"))
             run(["e2image", "-r", path, before])
-            run(["cp", "--sparse=always", before, after])
+            _copy(before, after)
             run(["e2fsck", "-f", "-p", after], accept=(0, 1))
             # The superblock is the last check's.
-            changed = [number for number in differing(before, after, size) if number != KIB // size]
-            run(["cp", "--sparse=always", before, logged])
+            superblock = KIB // size
+            changed = [number for number in differing(before, after, size) if number != superblock]
+            if not changed:
+                return
+            _copy(before, logged)
             _log(changed, size, after, logged)
             written = differing(before, logged, size)
+            # debugfs says nothing, or ends well, when its log is not whole: an end that is missing is names that are.
+            _copy(logged, replayed)
+            run(["e2fsck", "-p", "-E", "journal_only", replayed], accept=(0, 1))
+            if {*differing(after, replayed, size)} - {*written, superblock}:
+                raise Failure(
+                    f"the journal is too small for {len(changed)} blocks; a power cut during this can lose names"
+                )
         except (Failure, OSError) as failure:
             # No room for a copy, or e2fsck finds more than -p repairs; the check that follows says what.
             print(f"directories: written in place ({str(failure).rstrip('.')})", flush=True)
             return
         # Until the journal superblock says otherwise the log is empty.
-        superblock, journal = KIB // size, volume.journal_place()[1]
-        if not changed or read_volume(logged).journal_super().start == 0:
-            return
+        journal = volume.journal_place()[1]
         log = [(number * size, size) for number in written if number not in (superblock, journal)]
         with path.open("r+b", buffering=0) as target, logged.open("rb") as source:
             for places in (log, [(KIB, KIB)], [(journal * size, size)]):
                 for at, length in places:
                     written_whole(target.fileno(), os.pread(source.fileno(), length, at), at)
                 os.fsync(target.fileno())
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Of a sparse file. It is not to fill the disk, which may be that of the running system."""
+    free = os.statvfs(target.parent)
+    if 2 * source.stat().st_blocks * 512 > free.f_bavail * free.f_frsize:
+        raise Failure(f"{target.parent} has too little room for copies of the metadata")
+    run(["cp", "--sparse=always", source, target])
 
 
 def written_whole(file: int, data: bytes, at: int) -> None:
@@ -1529,10 +1581,30 @@ def _reason(superblock: bytes) -> str | None:
     return None
 
 
-def due(path: Path) -> int:
-    """One line for fsck.ext4lazy: plain, kept, or "due:" and why e2fsck should have a volume whose log is kept."""
+def _loses_its_log(volume: Volume) -> bool:
+    """e2fsck, and a mount, discard a log or the end of one that they cannot read, and say that all is well."""
+    try:
+        volume.need_readable_log(_by_hand(volume))
+    except Failure as failure:
+        sys.stderr.write(f"ext4lazy: {shown(str(failure))}\n")
+        return True
+    return False
+
+
+def due(path: Path, log: bool) -> int:
+    """One line for fsck.ext4lazy: plain, kept, or "due:" and why e2fsck should have a volume whose log is kept.
+
+    With `log`: whether all of the log can be replayed. DAMAGED: it cannot, and e2fsck or a mount would discard it.
+    """
     volume = read_volume(path)
-    journal = volume.journal_super() if volume.has_journal else None
+    if log:
+        return DAMAGED if mounted(path) is None and _loses_its_log(volume) else OK
+    try:
+        journal = volume.journal_super() if volume.has_journal else None
+    except Failure:
+        if _loses_its_log(volume):
+            return DAMAGED
+        raise
     if journal is None or journal.state != "kept":
         print("plain")
         return OK
@@ -1817,9 +1889,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     showing.add_argument("--short", action="store_true", help="one word: none, empty, kept, stock or in use")
     command("drain", "Send everything home and leave the log empty: plain ext4 for every program.")
     checking = command("check", "Replay the log in a copy and run e2fsck on it. The volume is only read.")
-    checking.add_argument(
-        "--scratch", type=Path, default=Path("/var/tmp"), metavar="FOLDER", help="where the copy goes"
-    )
+    checking.add_argument("--scratch", type=Path, default=SCRATCH, metavar="FOLDER", help="where the copy goes")
     tuning = command(
         "tune", "Have a mounted ext4 keep new files together: no module is needed. Now and after each mount."
     )
@@ -1827,7 +1897,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tuning.add_argument("--now", action="store_true", help="until the next unmount only")
     # Its options are its own: tidy.py.
     commands.add_parser("tidy", add_help=False, help="Write data again, in order, on a volume with data_relocate.")
-    command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.")
+    command("due", "Say whether e2fsck is due at boot: plain, kept, or due and why. For fsck.ext4lazy.") \
+        .add_argument("--log", action="store_true", help="only say whether the log can be replayed")  # fmt: skip
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["tidy"]:
         return _tidy(given[1:])
@@ -1879,7 +1950,7 @@ def _run_command(asked: argparse.Namespace) -> int:
     if asked.command == "drain":
         return drain(asked.device)
     if asked.command == "due":
-        return due(asked.device)
+        return due(asked.device, asked.log)
     if asked.command == "tune":
         return tune(asked.device, undo=asked.undo, now=asked.now)
     return check(asked.device, asked.scratch)

@@ -138,6 +138,19 @@ def test_options_in_fstab_that_are_refused_are_named(folder: Path, monkeypatch: 
     assert "fstab" not in ext4lazy("advise", volume).stdout
 
 
+@pytest.mark.parametrize("option", ["nojournal_checksum", "data=journal", "usrquota"])
+def test_options_of_the_superblock_that_are_refused_are_named(folder: Path, option: str) -> None:
+    volume = make(folder / "a.img")
+    stock("tune2fs", "-E", f"mount_opts={option}", volume)
+    line = rf"^  superblock: +{option}; journal_lazy refuses that: tune2fs -E mount_opts= "
+    assert re.search(line, ext4lazy("advise", volume).stdout, re.MULTILINE)
+    said = ext4lazy("convert", volume)
+    assert said.returncode == tool.FAILED
+    assert f"has the mount option {option} in its superblock" in said.stderr
+    stock("tune2fs", "-E", "mount_opts=", volume)
+    assert "superblock:" not in ext4lazy("advise", volume).stdout
+
+
 @pytest.mark.parametrize("kind", ["ext3", "ext4"])
 def test_data_relocate_wants_extents(folder: Path, kind: str) -> None:
     said = ext4lazy("advise", make(folder / "a.img", kind=kind, mib=64)).stdout

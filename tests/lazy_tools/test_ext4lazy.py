@@ -886,6 +886,17 @@ def test_without_room_for_a_copy_directories_are_written_in_place(folder: Path) 
     stock("e2fsck", "-fn", volume)
 
 
+def test_without_a_folder_for_copies_directories_are_written_in_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """/var/tmp of a rescue system cannot be written to."""
+    volume = crowded(folder)
+    cut_after(folder, "*metadata_csum*", volume)
+    monkeypatch.setattr(tool, "SCRATCH", folder / "none")
+    tool._pack(tool.read_volume(volume))
+    assert "directories: written in place (" in capsys.readouterr().out
+
+
 def test_until_the_last_check_e2fsck_looks_at_everything_at_boot(folder: Path) -> None:
     volume = convertible(folder)
     cut_after(folder, "*metadata_csum*", volume)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ def calls(folder: Path) -> list[str]:
 REJECTED = "could not insert ext4lazy: Key was rejected by service"
 
 
-def mount(folder: Path, *options: str, module: bool) -> subprocess.CompletedProcess[str]:
+def mount(
+    folder: Path, *options: str, module: bool, device: Path = Path("/dev/sdz")
+) -> subprocess.CompletedProcess[str]:
     """mount.ext4lazy in a world where the module is there, or is not."""
     known = folder / "filesystems"
     known.write_text("nodev\tsysfs\n\text4\n" + ("\text4lazy\n" if module else ""))
@@ -38,8 +41,9 @@ def mount(folder: Path, *options: str, module: bool) -> subprocess.CompletedProc
     script.write_text((volumes.TOOLS / "mount.ext4lazy").read_text().replace("/proc/filesystems", str(known)))
     fake(folder, "mount")
     fake(folder, "modprobe", f"echo 'modprobe: ERROR: {REJECTED}' >&2; exit 1")
+    fake(folder, "ext4lazy", f'[ {device} = /dev/sdz ] || exec {sys.executable} {volumes.TOOLS}/ext4lazy.py "$@"')
     return subprocess.run(
-        ["sh", script, "/dev/sdz", "/mnt/a b", *options],
+        ["sh", script, device, "/mnt/a b", *options],
         env={"PATH": f"{folder}:{volumes.PATH}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -76,7 +80,8 @@ def test_without_the_module_it_mounts_plain_ext4_and_says_so_in_one_line(
 ) -> None:
     done = mount(folder, *options, module=False)
     assert done.returncode == 0, done.stderr
-    assert calls(folder) == ["modprobe ext4lazy", f"mount -i -t ext4 {expected}/dev/sdz /mnt/a b"]
+    asked = "ext4lazy due --log /dev/sdz"
+    assert calls(folder) == ["modprobe ext4lazy", asked, f"mount -i -t ext4 {expected}/dev/sdz /mnt/a b"]
     assert len(done.stderr.splitlines()) == 1
     assert "mounting /dev/sdz as plain ext4" in done.stderr
     assert REJECTED in done.stderr
@@ -345,7 +350,7 @@ def test_after_an_unmount_only_the_end_of_the_log_is_read(folder: Path) -> None:
         first = file.read(volumes.BLOCK)
         file.seek(-volumes.BLOCK, os.SEEK_CUR)
         file.write(bytes(volumes.BLOCK))
-    assert "an error is recorded in it" in fsck(folder, "-a", volume).stdout
+    assert volumes.ext4lazy("due", volume).stdout == "due: an error is recorded in it\n"
     with volume.open("r+b") as file:
         file.seek(volumes.journal_at(volume) + before.start * volumes.BLOCK)
         file.write(first)
@@ -373,15 +378,57 @@ def test_what_the_log_brings_home_is_checked(folder: Path) -> None:
     stock("e2fsck", "-fn", volume.path)
 
 
-def test_a_journal_superblock_that_is_damaged_is_not_called_kept(folder: Path) -> None:
-    volume = kept(folder).path
+def unreadable(volume: Path) -> None:
+    """Its journal superblock does not fit its checksum."""
     with volume.open("r+b") as file:
         file.seek(volumes.journal_at(volume) + 0x50)
         file.write(b"\x12\x34")
-    done = fsck(folder, "-a", volume)
-    assert done.returncode == 1
-    assert "does not fit its checksum" in done.stderr
-    assert asked_of(folder) == [f"e2fsck -a {volume}"]
+
+
+def cut_short(volume: Path) -> None:
+    """More was committed than its log has; and a check is due."""
+    volumes.sign(volume, at_cc=99)
+    damaged(volume)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(unreadable, "does not fit its checksum: to go on loses all"), (cut_short, "expected 99, which was committed")],
+)
+def test_a_log_that_e2fsck_and_a_mount_would_discard_is_left_alone(
+    folder: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    volume = kept(folder).path
+    damage(volume)
+    before = digest(volume)
+    for arguments in (("-a",), ("-y",), ("-f",)):
+        done = fsck(folder, *arguments, volume)
+        assert (done.returncode, asked_of(folder)) == (4, [])
+        assert said in done.stderr
+    done = mount(folder, module=False, device=volume)
+    assert done.returncode == 32
+    assert said in done.stderr
+    assert [call for call in calls(folder) if call.startswith("mount")] == []
+    assert digest(volume) == before
+
+
+def test_what_is_whole_is_mounted_as_plain_ext4(folder: Path) -> None:
+    volume = kept(folder).path
+    assert mount(folder, module=False, device=volume).returncode == 0
+    assert [call for call in calls(folder) if call.startswith("mount")] == [f"mount -i -t ext4 {volume} /mnt/a b"]
+
+
+def test_with_inline_data_plain_ext4_only_reads(folder: Path) -> None:
+    """Stock ext4 can lose small synced files there in a power cut."""
+    volume = folder / "inline.img"
+    with volume.open("wb") as file:
+        file.truncate(32 << 20)
+    stock("mke2fs", "-q", "-t", "ext4", "-O", "inline_data", volume)
+    done = mount(folder, "-o", "rw,noatime", module=False, device=volume)
+    assert done.returncode == 0
+    assert "with inline_data" in done.stderr and "read-only" in done.stderr
+    (called,) = (call for call in calls(folder) if call.startswith("mount"))
+    assert called == f"mount -i -t ext4 -o rw,noatime,ro {volume} /mnt/a b"
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,8 @@ def converts(kind: Kind, path: Path, size: tuple[str | Path, ...]) -> None:
     said = ext4lazy("convert", *size, path)
     assert said.returncode == 0, said.stdout + said.stderr
     if kind.old:
-        assert said.stdout.endswith(f"{path} is ready: mount -t ext4lazy {path} DIRECTORY\n"), said.stdout
+        loop = "" if path.is_block_device() else "-o loop "
+        assert said.stdout.endswith(f"{path} is ready: mount {loop}-t ext4lazy {path} DIRECTORY\n"), said.stdout
     assert ext4lazy("convert", *size, path).stdout.endswith(f"{path}: nothing to convert.\n")
     ready = tool.read_volume(path)
     assert {"metadata_csum", "has_journal"} <= ready.features

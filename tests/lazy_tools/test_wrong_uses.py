@@ -102,7 +102,8 @@ CASES = [
     # Forged and damaged.
     *(Wrong(f"ext4lazy {verb} forged.img", "has a line break in its label") for verb in VERBS),
     *(Wrong(f"ext4lazy {verb} bad-journal.img", "journal superblock")
-      for verb in ("status", "drain", "convert", "due")),
+      for verb in ("status", "drain", "convert")),
+    Wrong("ext4lazy due bad-journal.img", "journal superblock", status=4),
     *(Wrong(f"ext4lazy {verb} lost-journal.img", "its journal device, UUID .*, is not here")
       for verb in ("convert", "status", "drain", "check")),
     # What it prints has nowhere to go.
