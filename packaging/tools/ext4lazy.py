@@ -1759,8 +1759,11 @@ UNTUNED = {"inode_goal": 0, "mb_stream_req": 16, "mb_group_prealloc": 512}
 LEAST = 32
 
 
-def tune(path: Path, *, undo: bool, now: bool) -> int:
-    """Tells a mounted ext4 to keep new files together, or to place them as it does by itself."""
+def tune(path: Path, *, undo: bool, now: bool, at: Path | None = None) -> int:
+    """Tells a mounted ext4 to keep new files together, or to place them as it does by itself.
+
+    `at`: the one of its mount points that was named.
+    """
     mount = mounted(path)
     if mount is None:
         raise Failure(f"{path} is not mounted: expected a mounted ext4, because a mount forgets the settings.")
@@ -1781,7 +1784,7 @@ def tune(path: Path, *, undo: bool, now: bool) -> int:
     _set(folder, settings | {"mb_group_prealloc": min(at_once, group)})
     print(f"{mount.where}: new files are {'placed as ext4 does by itself' if undo else 'kept together from now on'}.")
     if not now:
-        print(_keep(mount.directory, undo=undo))
+        print(_keep(at or mount.directory, undo=undo))
     return OK
 
 
@@ -1940,6 +1943,7 @@ def _tidy(arguments: list[str]) -> int:
 def _run_command(asked: argparse.Namespace) -> int:
     if asked.command == "tune" and asked.undo and not asked.now and Path(asked.device).is_dir():
         return untune(Path(asked.device))
+    directory = Path(asked.device).resolve() if Path(asked.device).is_dir() else None
     asked.device = find_device(asked.device)
     if asked.command == "advise":
         return advise(asked.device, asked.journal_mib)
@@ -1952,7 +1956,7 @@ def _run_command(asked: argparse.Namespace) -> int:
     if asked.command == "due":
         return due(asked.device, asked.log)
     if asked.command == "tune":
-        return tune(asked.device, undo=asked.undo, now=asked.now)
+        return tune(asked.device, undo=asked.undo, now=asked.now, at=directory)
     return check(asked.device, asked.scratch)
 
 

@@ -120,6 +120,23 @@ def test_systemd_sets_them_after_each_mount(
 
 
 @pytest.mark.skipif(shutil.which("systemd-escape") is None, reason="no systemd")
+def test_of_two_mount_points_the_one_that_is_named_is_kept(
+    settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", fakes(folder, systemctl=":"))
+    monkeypatch.setattr(tool, "SYSTEMD", folder)
+    second = folder / "second"
+    second.mkdir()
+    monkeypatch.setattr(tool, "find_device", lambda _: folder / "mounted.img")
+    assert tool.main(["tune", str(second)]) == tool.OK
+    unit = stock("systemd-escape", "--path", second).strip()
+    assert [path.name for path in tool.UNITS.iterdir()] == [f"{unit}.mount.d"]
+    assert tool.main(["tune", str(second), "--undo"]) == tool.OK
+    assert not list(tool.UNITS.iterdir())
+    assert f"sets nothing any more when a volume is mounted on {second}" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("systemd-escape") is None, reason="no systemd")
 def test_it_is_taken_back_of_a_directory_where_no_ext4_is_mounted_any_more(
     settings: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
