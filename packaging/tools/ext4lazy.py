@@ -1135,7 +1135,7 @@ def _pack(volume: Volume) -> None:
             run(["e2fsck", "-p", "-E", "journal_only", replayed], accept=(0, 1))
             if {*differing(after, replayed, size)} - {*written, superblock}:
                 raise Failure(
-                    f"the journal is too small for {len(changed)} blocks; a power cut during this can lose names"
+                    f"a log of {len(changed)} blocks is not whole in this journal; a power cut now can lose names"
                 )
         except (Failure, OSError) as failure:
             # No room for a copy, or e2fsck finds more than -p repairs; the check that follows says what.
